@@ -6,7 +6,7 @@ from meshwright.units import GIB, MICRO, MILLI, TERA, count, gib
 
 __all__ = [
     "about", "bare_gib", "chance", "count", "gib", "gib_of", "integer", "list_of", "narrow_chance",
-    "percent", "plural", "rate", "seconds", "signed", "tflops",
+    "percent", "plural", "rate", "seconds", "signed", "tflops", "unitless",
 ]
 
 _SMALL = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
@@ -79,6 +79,11 @@ def gib_of(part_bytes: float, whole_bytes: float) -> str:
 def bare_gib(value_bytes: float, digits: int = 1) -> str:
     """A size in GiB without the unit, which its column names."""
     return f"{value_bytes / GIB:z.{digits}f}"
+
+
+def unitless(value: float) -> str:
+    """A figure in units of whoever asked: four significant figures or more, separators."""
+    return f"{value:z,.0f}" if abs(value) >= 1000 or value == round(value) else f"{value:z.4g}"
 
 
 def plural(number: int, noun: str, many: str = "") -> str:

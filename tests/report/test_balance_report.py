@@ -10,9 +10,10 @@ import pytest
 from meshwright.api.views.balance import FILE_UNITS, SECONDS_AND_BYTES, BalanceShown, balance_view, rival, stage_lines
 from meshwright.domain.balance import Balance, BalanceProblem, Body, BubbleSplit, End, Overfull
 from meshwright.frameworks.stage_lists import Words
-from meshwright.report.balance import balance_report, figure, overfull_report, ranking_report, setting_text, setting_word
+from meshwright.report.balance import balance_report, overfull_report, ranking_report, setting_text, setting_word
 from meshwright.report.console import show
 from meshwright.search.balance.solve import place
+from meshwright.words import unitless
 
 BODY = Body(layers=10, forward_time=10.0, backward_times=(20.0, 30.0), static_memory=100.0, activation_memory=(50.0, 5.0))
 
@@ -55,7 +56,7 @@ def test_a_stage_line_is_what_its_layers_come_to():
 
 
 @pytest.mark.parametrize("width", [80, 110, 140])
-def test_the_report_fits_its_terminal_and_has_every_figure(width):
+def test_the_report_fits_its_terminal_and_has_every_unitless(width):
     asked = problem()
     words = (Words(framework="MindFormers", settings={"offset": [0, 0]}), Words(framework="Megatron-LM", lacks=("two counts",)))
     text = printed(balance_report(answer(asked, FOUR_FIVE, words=words), "small"), width)
@@ -115,7 +116,7 @@ def test_settings_as_they_are_written():
         "parts: the modules of 2 parts with 2, 1"
     )
     assert len(setting_word("offset", list(range(1000)))) < 500
-    assert [figure(value) for value in (110070.0, 12.5, 3.0, 0.12345)] == ["110,070", "12.5", "3", "0.1235"]
+    assert [unitless(value) for value in (110070.0, 12.5, 3.0, 0.12345)] == ["110,070", "12.5", "3", "0.1235"]
 
 
 def test_of_several_bodies_the_document_says_which_is_recomputed():

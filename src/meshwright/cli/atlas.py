@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from meshwright.api.options import JSON
 from meshwright.api.verbs.atlas import AtlasAnswer, AtlasRequest, atlas
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from rich.console import RenderableType
 
 EPILOG = """\
 Example: meshwright atlas --models llama3-8b,llama3-70b --device h100-sxm --nodes 1..64 --global-batch 1024 \
@@ -22,7 +20,7 @@ FIELDS = (*AtlasRequest.FIELDS, JSON)
 REQUEST, ASK = AtlasRequest, atlas
 
 
-def report(answer: AtlasAnswer, _options: object) -> Iterator[RenderableType]:
+def report(answer: AtlasAnswer, _options: object) -> Iterator[Any]:
     """The map, its cells, linearity, and what predicted and measured have apart."""
     from meshwright.report.atlas import atlas_report
     from meshwright.report.cost import saved_lines

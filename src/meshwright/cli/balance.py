@@ -10,7 +10,7 @@ from meshwright.api.verbs.balance import BalanceAnswer, BalanceRequest, GuideAns
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from rich.console import RenderableType
+    from meshwright.report.blocks import Told
 
 EPILOG = """\
 Example: meshwright balance layers.json --stages 16 --microbatches 64 --memory-mb 53000 --virtual-stages 1,2,3
@@ -25,27 +25,8 @@ FIELDS = (*BalanceRequest.FIELDS, JSON)
 REQUEST, ASK = BalanceRequest, balance
 
 
-def report(answer: BalanceAnswer | GuideAnswer | MemoriesAnswer, _options: object) -> Iterator[RenderableType]:
-    """Tables of the best answer, by how much nothing fits, or what dry runs say."""
-    from meshwright.report.balance import balance_report, notes_report, overfull_report, ranking_report
-    from meshwright.report.cost import saved_lines
-    from meshwright.report.decomposition import decomposition_report, guide_report
+def report(answer: BalanceAnswer | GuideAnswer | MemoriesAnswer, _options: object) -> Iterator[Told]:
+    """What is told."""
+    from meshwright.report.balance import told_of
 
-    match answer:
-        case GuideAnswer(proposal=proposal):
-            yield from guide_report(proposal)
-        case MemoriesAnswer(found=found, notes=notes):
-            yield from notes_report(notes)
-            yield from decomposition_report(found)
-        case BalanceAnswer(question=question, solved=solved, saved=saved):
-            if question.decomposition is not None:
-                yield from decomposition_report(question.decomposition)
-            yield from notes_report(question.notes)
-            if solved.answers:
-                yield from balance_report(solved.answers[0], question.name)
-            else:
-                problem, verdict = solved.overfull[0]
-                yield from overfull_report(problem, verdict, question.name, question.units)
-            yield from ranking_report(solved.answers, solved.refused)
-            if saved:
-                yield from saved_lines(saved)
+    return told_of(answer)

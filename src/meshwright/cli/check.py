@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from meshwright.api.options import JSON
 from meshwright.api.verbs.check import CheckAnswer, CheckRequest, check
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from rich.console import RenderableType
 
 EPILOG = (
     "Example: meshwright check train.sh --from megatron@0.16 --model llama3-70b --device h100-sxm --devices 512 "
@@ -20,7 +18,7 @@ FIELDS = (*CheckRequest.FIELDS, JSON)
 REQUEST, ASK = CheckRequest, check
 
 
-def report(answer: CheckAnswer, _options: object) -> Iterator[RenderableType]:
+def report(answer: CheckAnswer, _options: object) -> Iterator[Any]:
     """The findings."""
     from meshwright.report.findings import findings_report
 

@@ -11,7 +11,6 @@ from meshwright.api.verbs.estimate import EstimateAnswer, EstimateRequest, estim
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from rich.console import RenderableType
 
 EPILOG = (
     "Example: meshwright estimate llama3-8b --device h100-sxm --nodes 1 --global-batch 128 --sequence 8192 "
@@ -22,7 +21,7 @@ FIELDS = (*EstimateRequest.FIELDS, TERMS, JSON)
 REQUEST, ASK = EstimateRequest, estimate
 
 
-def report(answer: EstimateAnswer, options: Mapping[str, Any]) -> Iterator[RenderableType]:
+def report(answer: EstimateAnswer, options: Mapping[str, Any]) -> Iterator[Any]:
     """The estimate, what the framework lacks for it, and its terms where they are asked for."""
     from meshwright.report.estimate import estimate_report, limit_lines, note_lines, term_table
     from meshwright.report.packing import packing_lines

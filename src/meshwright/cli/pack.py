@@ -10,7 +10,7 @@ from meshwright.api.verbs.pack import PackAnswer, PackRequest, pack
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from rich.console import RenderableType
+    from meshwright.report.blocks import Told
 
 EPILOG = """\
 Example: meshwright pack lengths.txt --max-tokens 8192 --data-parallel 4
@@ -22,11 +22,8 @@ FIELDS = (*PackRequest.FIELDS, JSON)
 REQUEST, ASK = PackRequest, pack
 
 
-def report(answer: PackAnswer, _options: object) -> Iterator[RenderableType]:
-    """Lengths, micro-batches, what they gain, and the limits."""
-    from meshwright.report.cost import saved_lines
-    from meshwright.report.pack import pack_report
+def report(answer: PackAnswer, _options: object) -> Iterator[Told]:
+    """What is told."""
+    from meshwright.report.pack import told_of
 
-    yield from pack_report(answer.packed)
-    if answer.saved:
-        yield from saved_lines(answer.saved)
+    return told_of(answer)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from meshwright.api.options import JSON
 from meshwright.api.verbs.plan import PlanAnswer, PlanRequest, plan
@@ -10,14 +10,12 @@ from meshwright.api.verbs.plan import PlanAnswer, PlanRequest, plan
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from rich.console import RenderableType
-
 EPILOG = "Example: meshwright plan llama3-70b --device h100-sxm --nodes 64 --global-batch 1024 --sequence 8192"
 FIELDS = (*PlanRequest.FIELDS, JSON)
 REQUEST, ASK = PlanRequest, plan
 
 
-def report(answer: PlanAnswer, _options: object) -> Iterator[RenderableType]:
+def report(answer: PlanAnswer, _options: object) -> Iterator[Any]:
     """Plans, then what was asked about the first."""
     from meshwright.report.compare import comparison_report
     from meshwright.report.cost import minimum_lines, run_cost_lines, saved_lines

@@ -10,14 +10,14 @@ from meshwright.api.verbs.validate import ValidateAnswer, ValidateRequest, valid
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from rich.console import RenderableType
+    from meshwright.report.blocks import Section
 
 EPILOG = "Example: meshwright validate measured.csv --calibration none --rows predicted.csv"
 FIELDS = (*ValidateRequest.FIELDS, JSON)
 REQUEST, ASK = ValidateRequest, validate
 
 
-def report(answer: ValidateAnswer, _options: object) -> Iterator[RenderableType]:
+def report(answer: ValidateAnswer, _options: object) -> Iterator[Section]:
     """What the predictions are worth."""
     from meshwright.report.validation import validation_report
 

@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from rich import box
-from rich.padding import Padding
-from rich.table import Table
-from rich.text import Text
+from typing import TYPE_CHECKING, Any
 
 from meshwright.api.views.balance import setting_text, stage_lines, treated
-from meshwright.report.bars import MIN_BAR, Part, StackedBar
-from meshwright.report.pieces import Pieces
-from meshwright.units import GIB
-from meshwright.words import chance, gib, gib_of, percent, plural, seconds
+from meshwright.report.blocks import Bar, Block, Part, Run, Section, cell, figure, line, pieces, table
+from meshwright.words import bare_gib, chance, gib, gib_of, percent, plural, seconds, signed, unitless
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from rich.console import RenderableType
-
+    from meshwright.api.verbs.balance import BalanceAnswer, GuideAnswer, MemoriesAnswer
     from meshwright.api.views.balance import BalanceShown, StageLine, Units
     from meshwright.domain.balance import Balance, BalanceProblem, Overfull, Placement
     from meshwright.domain.estimate import Estimate
     from meshwright.frameworks.stage_lists import Words
+    from meshwright.report.blocks import Told
 
-BAR = 24
+BAR, MIN_BAR = 24, 10
 MAX_LINES = 32
 """Stages that are shown all; of more, the first and the last ones."""
 MOST_CELLS = 6
@@ -35,31 +28,60 @@ MAX_WORD = 400
 """Characters of a setting that are shown."""
 
 
-def figure(value: float) -> str:
-    """A figure in units of whoever asked: four significant figures or more, separators."""
-    return f"{value:z,.0f}" if abs(value) >= 1000 or value == round(value) else f"{value:z.4g}"
-
-
 def time_word(value: float, units: Units) -> str:
     """A time with its unit where it has one."""
-    return seconds(value) if units.time == "s" else figure(value)
+    return seconds(value) if units.time == "s" else unitless(value)
 
 
 def memory_word(value: float, units: Units) -> str:
     """A memory with its unit."""
-    return gib(value) if units.memory == "bytes" else f"{figure(value)} MB"
+    return gib(value) if units.memory == "bytes" else f"{unitless(value)} MB"
 
 
-def balance_report(answer: BalanceShown, name: str) -> Iterator[RenderableType]:
+def time_run(value: float, units: Units, tone: Any = "", *, bold: bool = False) -> Run:
+    """A time as a figure."""
+    return Run(time_word(value, units), tone, bold=bold, value=value, unit=units.time or "time")
+
+
+def memory_run(value: float, units: Units, tone: Any = "", *, bold: bool = False) -> Run:
+    """A memory as a figure."""
+    return Run(memory_word(value, units), tone, bold=bold, value=value, unit=units.memory)
+
+
+def told_of(answer: BalanceAnswer | GuideAnswer | MemoriesAnswer) -> Iterator[Told]:
+    """What a terminal prints: tables of the best answer, by how much nothing fits, or what dry runs say."""
+    from meshwright.api.verbs.balance import BalanceAnswer, GuideAnswer
+    from meshwright.report.cost import saved_lines
+    from meshwright.report.decomposition import decomposition_report, guide_report
+
+    if isinstance(answer, GuideAnswer):
+        yield from guide_report(answer.proposal)
+    elif not isinstance(answer, BalanceAnswer):
+        yield from notes_report(answer.notes)
+        yield from decomposition_report(answer.found)
+    else:
+        question, solved = answer.question, answer.solved
+        if question.decomposition is not None:
+            yield from decomposition_report(question.decomposition)
+        yield from notes_report(question.notes)
+        if solved.answers:
+            yield from balance_report(solved.answers[0], question.name)
+        else:
+            problem, verdict = solved.overfull[0]
+            yield from overfull_report(problem, verdict, question.name, question.units)
+        yield from ranking_report(solved.answers, solved.refused)
+        if answer.saved:
+            yield from saved_lines(answer.saved)
+
+
+def balance_report(answer: BalanceShown, name: str) -> Iterator[Told]:
     """The question, the answer's figures, its stages, what else there is, and the settings that say it."""
-    yield from question(answer.problem, name, answer.units)
-    yield from _figures(answer)
-    yield from _stages(answer)
-    yield from _beside(answer)
-    yield from _settings(answer.words)
+    yield Section(title=name, remark=question_words(answer.problem, answer.units), blocks=tuple(figure_lines(answer)))
+    yield stages_section(answer)
+    yield from settings_section(answer.words)
 
 
-def question(problem: BalanceProblem, name: str, units: Units) -> Iterator[RenderableType]:
+def question_words(problem: BalanceProblem, units: Units) -> str:
     """What stands in the pipeline."""
     bodies = " + ".join(f"{body.layers} {body.name}" for body in problem.bodies) if len(problem.bodies) > 1 else ""
     chunks = f" of {plural(problem.chunks, 'chunk')}" if problem.chunks > 1 else ""
@@ -67,42 +89,40 @@ def question(problem: BalanceProblem, name: str, units: Units) -> Iterator[Rende
     bounds = sorted(set(problem.memory_bounds))
     bound = memory_word(bounds[0], units) + (f" to {memory_word(bounds[-1], units)}" if len(bounds) > 1 else "")
     microbatches = plural(problem.microbatches // problem.sequence_splits, "micro-batch", "micro-batches")
-    line = Text.assemble((name, "bold"), f"  {plural(problem.layers, 'layer')}{f' ({bodies})' if bodies else ''} on ",
-                         f"{plural(problem.stages, 'stage')}{chunks}, {microbatches}{splits}, "
-                         f"{problem.schedule}, {bound} a stage")
-    yield Padding(line, (1, 0, 0, 0))
+    return (
+        f"{plural(problem.layers, 'layer')}{f' ({bodies})' if bodies else ''} on {plural(problem.stages, 'stage')}{chunks}, "
+        f"{microbatches}{splits}, {problem.schedule}, {bound} a stage"
+    )
 
 
-def _figures(answer: BalanceShown) -> Iterator[RenderableType]:
+def figure_lines(answer: BalanceShown) -> Iterator[Block]:
     """Time, slot, bubble, and how sure they are."""
     balance, units = answer.balance, answer.units
     best, bubble = balance.best, balance.bubble
     if answer.label:
-        yield Padding(Text(answer.label, style="bold cyan"), (1, 0, 0, 0))
+        yield line(Run(answer.label, "accent", bold=True), above=True)
         yield from _step(answer)
-    head = (
-        Text(f"pipeline {time_word(best.simulated_time, units)}", style="bold green"),
-        f"slot {time_word(best.slot_time, units)}", f"bubble {percent(bubble.total_ratio)} of the ideal work",
+    yield pieces(
+        Run(f"pipeline {time_word(best.simulated_time, units)}", "good", bold=True), f"slot {time_word(best.slot_time, units)}",
+        f"bubble {percent(bubble.total_ratio)} of the ideal work", above=not answer.label,
     )
-    yield Padding(Pieces(pieces=head), (0 if answer.label else 1, 0, 0, 0))
     parts = (
         f"ideal {percent(bubble.ideal_ratio)}", f"imbalance {percent(bubble.imbalance_ratio)}",
         f"recomputation {percent(bubble.recompute_ratio)}", f"communication {percent(bubble.communication_ratio)}",
     )
-    yield Pieces(pieces=("= " + " + ".join(parts),))
-    yield Pieces(pieces=(_proof(balance, units), f"solved in {seconds(balance.solve_s)}"), style="dim")
+    yield pieces("= " + " + ".join(parts))
+    yield pieces(_proof(balance, units), f"solved in {seconds(balance.solve_s)}", kind="small")
 
 
-def _step(answer: BalanceShown) -> Iterator[RenderableType]:
+def _step(answer: BalanceShown) -> Iterator[Block]:
     """The step of the balanced layout beside that of the given one, both by the whole cost model."""
     after, before = answer.estimate, answer.estimate_before
     if after is None or before is None:
         return
-    change = f"{100 * (after.step_s / before.step_s - 1):+z.1f} %"
     was = f"as given {seconds(before.step_s)}" + ("" if before.fits else f", which does not fit ({_memory_of(before)})")
-    yield Pieces(
-        pieces=(Text(f"{seconds(after.step_s)} per step", style="bold green" if after.fits else "bold red"), f"({change}; {was})",
-                f"memory {_memory_of(after)}", *_chance(after))
+    yield pieces(
+        Run(f"{seconds(after.step_s)} per step", "good" if after.fits else "bad", bold=True),
+        f"({signed(after.step_s / before.step_s - 1)}; {was})", f"memory {_memory_of(after)}", *_chance(after),
     )
 
 
@@ -128,40 +148,40 @@ def _proof(balance: Balance, units: Units) -> str:
     return f"{'gap' if gap else 'optimal'}: {slot}; no pipeline is more than {percent(shorter)} shorter"
 
 
-def _stages(answer: BalanceShown) -> Iterator[RenderableType]:
+def stages_section(answer: BalanceShown) -> Section:
     """One row a stage: layers by chunk, recomputed ones by treatment, memory, slack, slot, share of the time at work."""
     units, problem = answer.units, answer.problem
     lines = stage_lines(problem, answer.balance.best)
-    scale = max(*problem.memory_bounds, *(line.memory for line in lines))
+    scale = max(*problem.memory_bounds, *(each.memory for each in lines))
     kinds, barred = list(lines[0].recompute), len(lines[0].recompute) * problem.chunks <= MOST_CELLS
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1))
-    table.add_column("stage", justify="right", no_wrap=True)
-    for name in ("layers", *map(kind_word, kinds)):
-        table.add_column(name, justify="right", overflow="fold", min_width=len(name))
-    if barred:
-        table.add_column(f"memory, to {memory_word(scale, units)}", min_width=MIN_BAR)
-    for name in ("GiB" if units.memory == "bytes" else "MB", "free", "spare", "busy"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for line, bound in shown(lines, problem.memory_bounds):
-        table.add_row(
-            str(line.stage), by_chunk(line.layers), *(by_chunk(line.recompute[name]) for name in kinds),
-            *([_bar(line.memory, bound, scale)] if barred else []), _size(line.memory, units), _size(line.memory_slack, units),
-            time_word(line.slot_slack, units), percent(line.busy_ratio, 0),
+    counts = ("layers", *map(kind_word, kinds))
+    bar = (f"memory, to {memory_word(scale, units)}",) if barred else ()
+    head = ("stage", *counts, *bar, "GiB" if units.memory == "bytes" else "MB", "free", "spare", "busy")
+    rows: list[tuple[str | Run | Bar, ...]] = [
+        (
+            str(each.stage), by_chunk(each.layers), *(by_chunk(each.recompute[name]) for name in kinds),
+            *([_bar(each.memory, bound, scale)] if barred else []), _size(each.memory, units), _size(each.memory_slack, units),
+            time_run(each.slot_slack, units), figure(each.busy_ratio, percent, 0),
         )
-    yield Padding(Text("Stages", style="bold"), (1, 0, 0, 0))
-    yield Padding(table, (0, 0, 0, 2))
+        for each, bound in shown(lines, problem.memory_bounds)
+    ]
+    last, place = len(head), 1 + len(counts)
+    least = [*((number, len(name)) for number, name in enumerate(counts, start=1)), *([(place, MIN_BAR)] if barred else [])]
+    stages = table(head, rows, right=set(range(last)) - ({place} if barred else set()), whole={0, *range(last - 4, last)},
+                   least=tuple(least))
     chunks = "; layers by chunk, first to last" if problem.chunks > 1 else ""
     hidden = problem.stages - min(problem.stages, MAX_LINES)
     more = f"; {hidden} stages between are not shown" if hidden else ""
     words = "free: memory left; spare: slot left to the slowest stage; busy: share of the pipeline's time"
     bodies = "; recomputed are the first layers of a chunk; which kind these are: --json, recompute_by_body"
     mixed = bodies if len(problem.bodies) > 1 and len(problem.treatments) > 1 else ""
-    yield Text(f"  {words}{chunks}{more}{mixed}", style="dim")
+    said = line(f"{words}{chunks}{more}{mixed}", kind="small", indent=2)
+    return Section(title="Stages", blocks=(stages, said, *_beside(answer)))
 
 
-def _bar(memory: float, bound: float, scale: float) -> StackedBar:
+def _bar(memory: float, bound: float, scale: float) -> Bar:
     """Memory against its bound."""
-    return StackedBar(parts=[Part(name="memory", letter="#", style="green", value=memory)], scale=scale, width=BAR, limit=bound)
+    return Bar(parts=(Part(name="memory", letter="#", style="green", value=memory),), scale=scale, width=BAR, limit=bound)
 
 
 def shown(lines: Sequence[StageLine], bounds: Sequence[float]) -> list[tuple[StageLine, float]]:
@@ -175,12 +195,12 @@ def by_chunk(counts: Sequence[int]) -> str:
     return "-" if not any(counts) else "+".join(map(str, counts))
 
 
-def _size(value: float, units: Units) -> str:
+def _size(value: float, units: Units) -> Run:
     """A memory without its unit, which the column names."""
-    return f"{value / GIB:.1f}" if units.memory == "bytes" else figure(value)
+    return Run(bare_gib(value) if units.memory == "bytes" else unitless(value), value=value, unit=units.memory)
 
 
-def _beside(answer: BalanceShown) -> Iterator[RenderableType]:
+def _beside(answer: BalanceShown) -> Iterator[Block]:
     """What the next best and what others had in mind would cost."""
     balance, units, problem = answer.balance, answer.units, answer.problem
     rows = [("this answer", balance.best, True)]
@@ -189,20 +209,17 @@ def _beside(answer: BalanceShown) -> Iterator[RenderableType]:
     rows += [(rival.name, rival.placement, rival.fits) for rival in answer.rivals]
     if len(rows) == 1:
         return
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1))
-    table.add_column("beside it", min_width=18)
-    for name in ("pipeline", "", "slot", "fullest stage"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("recomputed")
-    for name, placement, fits in rows:
-        change = placement.simulated_time / balance.best.simulated_time - 1
-        fullest = memory_word(max(placement.stage_memory), units)
-        table.add_row(
-            name, time_word(placement.simulated_time, units), f"{100 * change:+z.1f} %" if placement is not balance.best else "",
-            time_word(placement.slot_time, units), Text(fullest, style="" if fits else "bold red"),
-            Text.assemble(_recomputed(problem, placement), ("" if fits else ": does not fit", "bold red")),
+    told = [
+        (
+            name, time_run(placed.simulated_time, units),
+            figure(placed.simulated_time / balance.best.simulated_time - 1, signed) if placed is not balance.best else "",
+            time_run(placed.slot_time, units), memory_run(max(placed.stage_memory), units, "" if fits else "bad", bold=not fits),
+            cell(_recomputed(problem, placed), *([] if fits else [Run(": does not fit", "bad", bold=True)])),
         )
-    yield Padding(table, (1, 0, 0, 2))
+        for name, placed, fits in rows
+    ]
+    head = ("beside it", "pipeline", "", "slot", "fullest stage", "recomputed")
+    yield table(head, told, right=range(1, 5), whole=range(1, 5), least=((0, 18),), above=True)
 
 
 def kind_word(treatment: str) -> str:
@@ -216,20 +233,22 @@ def _recomputed(problem: BalanceProblem, placement: Placement) -> str:
     return ", ".join(f"{total} {kind_word(name)}" for name, total in totals.items() if total) or "nothing"
 
 
-def _settings(words: Sequence[Words]) -> Iterator[RenderableType]:
+def settings_section(words: Sequence[Words]) -> Iterator[Section]:
     """Each framework's own settings; one that cannot say the answer gets the reason."""
-    if not words:
+    if words:
+        yield Section(title="In the frameworks' own words", blocks=tuple(block for each in words for block in _said(each)))
+
+
+def _said(each: Words) -> Iterator[Block]:
+    name = Run(each.framework, "accent")
+    if each.lacks:
+        yield line(name, Run(f"  cannot: {'; '.join(each.lacks)}", "warn"), indent=2)
         return
-    yield Padding(Text("In the frameworks' own words", style="bold"), (1, 0, 0, 0))
-    for each in words:
-        if each.lacks:
-            yield Text.assemble("  ", (each.framework, "cyan"), (f"  cannot: {'; '.join(each.lacks)}", "yellow"))
-            continue
-        yield Text.assemble("  ", (each.framework, "cyan"), "" if each.settings else "  nothing to set: it does so by itself")
-        for key, value in each.settings.items():
-            yield Text(f"    {setting_word(key, value)}", no_wrap=True)
-        for note in each.notes:
-            yield Text(f"    {note}", style="dim")
+    yield line(name, "" if each.settings else "  nothing to set: it does so by itself", indent=2)
+    for key, value in each.settings.items():
+        yield line(setting_word(key, value), whole=True, indent=4)
+    for note in each.notes:
+        yield line(note, kind="small", indent=4)
 
 
 def setting_word(key: str, value: object) -> str:
@@ -242,47 +261,43 @@ def setting_word(key: str, value: object) -> str:
     return text if len(text) <= MAX_WORD else f"{text[:MAX_WORD]}... ({rest})"
 
 
-def overfull_report(problem: BalanceProblem, verdict: Overfull, name: str, units: Units) -> Iterator[RenderableType]:
+def overfull_report(problem: BalanceProblem, verdict: Overfull, name: str, units: Units) -> Iterator[Told]:
     """Nothing fits: what is demanded, the bound, what is missing, and what would help."""
-    yield from question(problem, name, units)
-    yield Padding(Text("Nothing fits." if verdict.proved else "Nothing was found that fits.", style="bold red"), (1, 0, 0, 0))
-    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 1))
-    table.add_column(no_wrap=True)
-    table.add_column(justify="right", no_wrap=True)
+    yield Section(title=name, remark=question_words(problem, units), blocks=())
+    yield line(Run("Nothing fits." if verdict.proved else "Nothing was found that fits.", "bad", bold=True), above=True)
+    yield line(f"memory of stage {verdict.stage}", indent=2)
     least = "demanded at least" if verdict.proved else "demanded by the best that was found"
-    table.add_row(least, memory_word(verdict.demand, units))
-    table.add_row("bound", memory_word(verdict.bound, units))
-    table.add_row(Text("short of", style="bold"), Text(memory_word(verdict.gap, units), style="bold red"))
-    yield Text(f"  memory of stage {verdict.stage}")
-    yield Padding(table, (0, 0, 0, 2))
+    yield table(["", ""], [
+        (least, memory_run(verdict.demand, units)), ("bound", memory_run(verdict.bound, units)),
+        (Run("short of", "strong"), memory_run(verdict.gap, units, "bad", bold=True)),
+    ], right=[1], whole=[0, 1], look="plain")
     if verdict.levers:
-        yield Text("  What would close the gap", style="bold")
+        yield line(Run("What would close the gap", "strong"), indent=2)
     for lever in verdict.levers:
-        yield Padding(Text(f"- {lever}"), (0, 0, 0, 4))
+        yield line(lever, kind="item", indent=4)
 
 
-def ranking_report(answers: Sequence[BalanceShown], refused: Sequence[tuple[int, str]]) -> Iterator[RenderableType]:
+def ranking_report(answers: Sequence[BalanceShown], refused: Sequence[tuple[int, str]]) -> Iterator[Block]:
     """Numbers of virtual stages side by side, fastest pipeline first; those without an answer say why."""
     if len(answers) + len(refused) < 2:
         return
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1))
-    for name in ("virtual stages", "pipeline", "", "slot", "bubble", "fullest stage", "proof"):
-        table.add_column(name, justify="right", no_wrap=True)
+    rows = []
     for answer in answers:
         balance, units = answer.balance, answer.units
         change = balance.best.simulated_time / answers[0].balance.best.simulated_time - 1
-        table.add_row(
-            str(answer.problem.chunks), time_word(balance.best.simulated_time, units), f"{100 * change:+z.1f} %" if change else "",
-            time_word(balance.best.slot_time, units), percent(balance.bubble.total_ratio),
-            memory_word(max(balance.best.stage_memory), units),
-            f"gap {percent(balance.answer_gap_ratio, 2)}" if balance.answer_gap_ratio else "optimal",
-        )
-    yield Padding(table, (1, 0, 0, 2))
+        gap = balance.answer_gap_ratio
+        rows.append((
+            str(answer.problem.chunks), time_run(balance.best.simulated_time, units), figure(change, signed) if change else "",
+            time_run(balance.best.slot_time, units), figure(balance.bubble.total_ratio, percent),
+            memory_run(max(balance.best.stage_memory), units), cell("gap ", figure(gap, percent, 2)) if gap else "optimal",
+        ))
+    head = ("virtual stages", "pipeline", "", "slot", "bubble", "fullest stage", "proof")
+    yield table(head, rows, right=range(7), whole=range(7), above=True)
     for chunks, reason in refused:
-        yield Text(f"  {plural(chunks, 'virtual stage')}: {reason}", style="yellow")
+        yield line(Run(f"{plural(chunks, 'virtual stage')}: {reason}", "warn"), indent=2)
 
 
-def notes_report(notes: Sequence[str]) -> Iterator[RenderableType]:
+def notes_report(notes: Sequence[str]) -> Iterator[Block]:
     """What the files say and what was made of it."""
     for place, note in enumerate(notes):
-        yield Padding(Text(f"note: {note}", style="yellow"), (0 if place else 1, 0, 0, 0))
+        yield line(f"note: {note}", kind="note", above=not place)

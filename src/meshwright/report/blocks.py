@@ -6,7 +6,7 @@ Nothing here knows HTML or a terminal; what a renderer cannot show is left out b
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from meshwright import words as spelt
@@ -151,7 +151,7 @@ class Table:
     code: frozenset[int] = frozenset()
     notes: tuple[Words, ...] = ()
     """What words in it mean."""
-    look: Literal["ruled", "plain", "grid", "headed"] = "ruled"
+    look: Literal["ruled", "close", "plain", "grid", "headed"] = "ruled"
     indent: int = 2
     above: bool = False
     whole: frozenset[int] = frozenset()
@@ -303,6 +303,20 @@ def line(*pieces: str | Run, **more: Any) -> Paragraph:
 def pieces(*given: str | Run | Words, **more: Any) -> Pieces:
     """Pieces side by side."""
     return Pieces(pieces=tuple(each if isinstance(each, tuple) else words(each) for each in given), **more)
+
+
+def parted(told: Iterable[Told]) -> tuple[tuple[Block, ...], tuple[Section, ...]]:
+    """What stands before the first section, and the sections, each with the blocks that follow it."""
+    first: list[Block] = []
+    sections: list[Section] = []
+    for each in told:
+        if isinstance(each, Section):
+            sections.append(each)
+        elif sections:
+            sections[-1] = replace(sections[-1], blocks=(*sections[-1].blocks, each))
+        else:
+            first.append(each)
+    return tuple(first), tuple(sections)
 
 
 def drawn_twice(draw: Callable[[float], Drawing], *, caption: str = "", zoom: bool = False) -> Chart:

@@ -8,6 +8,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from meshwright.report.blocks import Section, line
 from meshwright.report.headline import UNCALIBRATED
 from meshwright.words import count, integer, percent, plural, seconds
 
@@ -99,8 +100,6 @@ def _count(what: str, found: DeviceCount | None) -> Iterator[RenderableType]:
     yield Text(f"    {found.label}", style="cyan")
 
 
-def saved_lines(paths: Sequence[str]) -> Iterator[RenderableType]:
+def saved_lines(paths: Sequence[str]) -> Iterator[Section]:
     """Which files were written."""
-    yield Padding(Text("Written", style="bold"), (1, 0, 0, 0))
-    for path in paths:
-        yield Text(f"  {path}", no_wrap=True, overflow="ignore")
+    yield Section(title="Written", blocks=tuple(line(path, whole=True, indent=2) for path in paths))

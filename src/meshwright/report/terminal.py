@@ -43,6 +43,7 @@ STYLES = {"": "", "strong": "bold", "dim": "dim", "good": "green", "bad": "red",
 MARK = "bold black on yellow"
 LOOKS: dict[str, dict[str, Any]] = {
     "ruled": {"box": box.SIMPLE_HEAD, "show_edge": False, "pad_edge": False, "padding": (0, 1)},
+    "close": {"box": box.SIMPLE_HEAD, "show_edge": False, "pad_edge": False, "padding": (0, 1, 0, 0)},
     "plain": {"box": None, "show_header": False, "pad_edge": False, "padding": (0, 1)},
     "grid": {"box": None, "show_header": False, "show_edge": False, "pad_edge": False, "padding": (0, 2), "collapse_padding": True},
     "headed": {"box": None, "pad_edge": False, "padding": (0, 1), "header_style": "dim"},

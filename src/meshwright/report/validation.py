@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from rich.padding import Padding
-from rich.table import Table
-from rich.text import Text
+from typing import TYPE_CHECKING, Any
 
 from meshwright.evidence.rows.table import as_lines, by_number
-from meshwright.report.figures import Column, Figures, plain_table
+from meshwright.report.blocks import Block, Cell, Run, Section, Table, cell, figure, line, table
 from meshwright.text import visible
-from meshwright.words import integer, percent, plural
+from meshwright.words import integer, percent, plural, signed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from rich.console import RenderableType
-
-    from meshwright.evidence.score.cells import Cell
+    from meshwright.evidence.score.cells import Cell as Decision
     from meshwright.evidence.score.metrics import Bin, Scores
     from meshwright.evidence.score.summary import Aim, Part, Summary
     from meshwright.evidence.score.validation import Tally
+
+    Value = str | Run | Cell
 
 STEP = ("rows", "step\nMAPE", "\nmedian", "\nbias", "rank\ncorr.", "re-\nmeasured", "one\nconstant")
 OTHER = ("memory\nMAPE", "\nbias", "fits\nright", "interval\nholds", "\nwidth")
@@ -38,9 +34,9 @@ PLAIN = {"step_median_factor", "spearman_within_cells_median", "failed_choices_e
 MAX_REASONS, MAX_CELLS, LEAST_WORDS = 12, 15, 20
 
 
-def validation_report(validation: Tally, summary: Summary) -> Iterator[RenderableType]:
+def validation_report(validation: Tally, summary: Summary) -> Iterator[Section]:
     """Everything, the worst first."""
-    yield from _head(validation, summary)
+    yield _head(validation, summary)
     yield from _aims(summary.sets)
     yield from _table("Sets, the worst first", "set", sorted(summary.sets, key=_worst_first))
     yield from _table("Sources, the worst first", "source", sorted(summary.groups.values(), key=_worst_first))
@@ -53,154 +49,156 @@ def validation_report(validation: Tally, summary: Summary) -> Iterator[Renderabl
     yield from _skipped(validation)
 
 
-def _head(validation: Tally, summary: Summary) -> Iterator[RenderableType]:
-    total = summary.total.scores
+def _head(validation: Tally, summary: Summary) -> Section:
     how = f"scheme {validation.scheme}, {plural(validation.folds, 'fit')}" if validation.scheme else "nothing fitted to these rows"
-    title = Text("Validation", style="bold").append(f"   calibration {validation.calibration}   {how}", style="not bold")
-    yield Padding(title, (1, 0, 0, 0))
-    words = (
+    return Section(title="Validation", remark=f" calibration {validation.calibration}   {how}",
+                   blocks=tuple(_counts(validation, summary.total.scores)))
+
+
+def _counts(validation: Tally, total: Scores) -> Iterator[Block]:
+    """How many rows there are of each sort."""
+    yield line(
         f"{integer(len(validation.rows))} rows predicted, {integer(total.step_n)} with a measured step, "
-        f"{integer(total.memory_n)} with measured memory, {integer(len(validation.skipped))} left out"
+        f"{integer(total.memory_n)} with measured memory, {integer(len(validation.skipped))} left out", indent=2,
     )
-    yield Padding(Text(words), (0, 0, 0, 2))
     if validation.known_configurations:
         words = f"{plural(validation.known_configurations, 'row is', 'rows are')} of configurations that the shipped corpus holds"
-        yield Padding(Text(f"note: {words}: a calibration fitted to it has seen them", style="yellow"), (0, 0, 0, 2))
+        yield line(f"note: {words}: a calibration fitted to it has seen them", kind="note", indent=2)
     if validation.unknown_columns:
         names = visible(", ".join(validation.unknown_columns))
-        yield Padding(Text(f"note: columns that are not read: {names}", style="yellow"), (0, 0, 0, 2))
+        yield line(f"note: columns that are not read: {names}", kind="note", indent=2)
 
 
 def _worst_first(part: Part) -> tuple[float, float, str]:
     return -part.strain, -(part.scores.step_mape_ratio or 0.0), part.name
 
 
-def _aims(parts: Sequence[Part]) -> Iterator[RenderableType]:
+def _aims(parts: Sequence[Part]) -> Iterator[Section]:
     """Targets and what is reached, those missed most first."""
     rows = [(part, aim) for part in parts for aim in part.aims]
     if not rows:
         return
     met = sum(aim.met for _, aim in rows)
-    yield Padding(Text(f"Targets: {met} of {len(rows)} reached, those missed most first", style="bold"), (1, 0, 0, 0))
-    table = plain_table()
-    for name in ("set", "metric"):
-        table.add_column(name, min_width=LEAST_WORDS, overflow="fold")
-    for name in ("target", "reached", ""):
-        table.add_column(name, justify="right", no_wrap=True)
-    for part, aim in sorted(rows, key=lambda each: (-each[1].strain, each[0].name, each[1].metric)):
-        style = "green" if aim.met else "red"
-        words = WORDS.get(aim.metric, aim.metric)
-        table.add_row(
-            Text(part.name), words, _bound(aim), Text(_figure(aim.metric, aim.value), style=style), "" if aim.met else "missed"
+    told = [
+        (
+            part.name, WORDS.get(aim.metric, aim.metric), _bound(aim), _figure(aim.metric, aim.value, met=aim.met),
+            "" if aim.met else "missed",
         )
-    yield Padding(table, (0, 0, 0, 2))
+        for part, aim in sorted(rows, key=lambda each: (-each[1].strain, each[0].name, each[1].metric))
+    ]
+    found = table(("set", "metric", "target", "reached", ""), told, right=(2, 3, 4), whole=(2, 3, 4), look="close",
+                  least=((0, LEAST_WORDS), (1, LEAST_WORDS)))
+    yield Section(title=f"Targets: {met} of {len(rows)} reached, those missed most first", blocks=(found,))
 
 
-def _bound(aim: Aim) -> str:
+def _bound(aim: Aim) -> Cell:
     target = aim.target
     if target.below is not None:
-        return f"<= {_figure(aim.metric, target.below)}"
-    return f">= {_figure(aim.metric, target.above or 0.0)}"
+        return cell("<= ", _figure(aim.metric, target.below))
+    return cell(">= ", _figure(aim.metric, target.above or 0.0))
 
 
-def _figure(metric: str, value: float) -> str:
-    return f"{value:.3g}" if metric in PLAIN else percent(value)
+def _figure(metric: str, value: float, *, met: bool | None = None) -> Run:
+    tone: Any = "" if met is None else "good" if met else "bad"
+    return Run(f"{value:.3g}", tone, value=value) if metric in PLAIN else figure(value, percent, tone=tone)
 
 
-def _table(title: str, noun: str, parts: Sequence[Part]) -> Iterator[RenderableType]:
+def _table(title: str, noun: str, parts: Sequence[Part]) -> Iterator[Section]:
     """The scores of some parts; a column that is blank for all of them is left out."""
     shown = [part for part in parts if part.scores.n]
-    if not shown:
-        return
-    groups = [
-        _columns(STEP, [_step_scores(part.scores) for part in shown]),
-        _columns(OTHER, [_other_scores(part.scores) for part in shown]),
-    ]
-    yield Padding(Text(title, style="bold"), (1, 0, 0, 0))
-    yield Padding(Figures(noun=noun, names=[part.name for part in shown], groups=groups), (0, 0, 0, 2))
+    if shown:
+        groups = ((STEP, [_step_scores(part.scores) for part in shown]), (OTHER, [_other_scores(part.scores) for part in shown]))
+        yield Section(title=title, blocks=(_grouped(noun, [part.name for part in shown], groups),))
 
 
-def _columns(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[Column]:
-    """The columns that hold a figure."""
-    cells = zip(*rows, strict=True)
-    return [Column(heading=heading, cells=own) for heading, own in zip(headings, cells, strict=True) if any(own)]
+def _grouped(noun: str, names: Sequence[str], groups: Sequence[tuple[Sequence[str], Sequence[Sequence[Value]]]]) -> Table:
+    """Names with groups of figures, of which those stay that any name has."""
+    head, columns, kept = [noun], [], []
+    for headings, rows in groups:
+        own = [(heading, cells) for heading, cells in zip(headings, zip(*rows, strict=True), strict=True) if any(cells)]
+        kept.append(tuple(range(len(head), len(head) + len(own))))
+        head += [heading for heading, _ in own]
+        columns += [cells for _, cells in own]
+    rows = list(zip(names, *columns, strict=True))
+    return table(head, rows, right=range(1, len(head)), groups=tuple(kept))
 
 
-def _step_scores(found: Scores) -> list[str]:
+def _step_scores(found: Scores) -> list[Value]:
     return [
-        integer(found.n), _share(found.step_mape_ratio), _share(found.step_median_ape_ratio), _signed(found.step_bias_ratio),
-        "" if found.spearman is None else f"{found.spearman:.2f}", _share(found.noise_ratio),
-        _share(found.constant_hfu_mape_ratio),
+        figure(found.n, integer), _share(found.step_mape_ratio), _share(found.step_median_ape_ratio),
+        _signed(found.step_bias_ratio), _correlation(found.spearman), _share(found.noise_ratio), _share(found.constant_hfu_mape_ratio),
     ]
 
 
-def _other_scores(found: Scores) -> list[str]:
+def _other_scores(found: Scores) -> list[Value]:
     return [
         _share(found.memory_mape_ratio), _signed(found.memory_bias_ratio), _share(found.fit_accuracy_ratio),
         _share(found.interval_coverage_ratio), _share(found.interval_width_median_ratio),
     ]
 
 
-def _cells(cells: Sequence[Cell]) -> Iterator[RenderableType]:
+def _cells(cells: Sequence[Decision]) -> Iterator[Section]:
     """Cells of the decisions that lose most, with what a choice costs."""
     if not cells:
         return
-    worst = sorted(cells, key=lambda cell: (-cell.regret_ratio, cell.key))
+    worst = sorted(cells, key=lambda each: (-each.regret_ratio, each.key))
     shown = worst[:MAX_CELLS]
-    columns = [
-        Column(heading="ran", cells=[str(each.measured) for each in shown]),
-        Column(heading="failed", cells=[str(each.failed) for each in shown]),
-        Column(heading="regret", cells=[percent(each.regret_ratio) for each in shown]),
-        Column(heading="best\nof 3", cells=[percent(each.best_of_3_regret_ratio) for each in shown]),
-        Column(heading="rank\ncorr.", cells=["" if each.spearman is None else f"{each.spearman:.2f}" for each in shown]),
+    rows: list[list[Value]] = [
+        [str(each.measured), str(each.failed), figure(each.regret_ratio, percent), figure(each.best_of_3_regret_ratio, percent),
+         _correlation(each.spearman)]
+        for each in shown
     ]
-    words = "Decisions, the worst first: what the first choice of a cell loses against the best measured"
-    yield Padding(Text(words, style="bold"), (1, 0, 0, 0))
-    yield Padding(Figures(noun="cell", names=[_cell_name(each) for each in shown], groups=[columns]), (0, 0, 0, 2))
+    heads = ("ran", "failed", "regret", "best\nof 3", "rank\ncorr.")
+    blocks: list[Block] = [_grouped("cell", [_cell_name(each) for each in shown], [(heads, rows)])]
     if len(worst) > MAX_CELLS:
         words = f"and {len(worst) - MAX_CELLS} cells that lose at most {percent(worst[MAX_CELLS].regret_ratio)} (--json lists all)"
-        yield Padding(Text(words, style="dim"), (0, 0, 0, 2))
+        blocks.append(line(words, kind="small", indent=2))
+    title = "Decisions, the worst first: what the first choice of a cell loses against the best measured"
+    yield Section(title=title, blocks=tuple(blocks))
 
 
-def _cell_name(cell: Cell) -> str:
-    source, _, _, model, _, gpu, devices, precision, batch, _ = cell.key
-    remark = ": nothing is said to fit" if cell.nothing_fits else ": the first choice failed" if cell.failed_choice else ""
+def _cell_name(found: Decision) -> str:
+    source, _, _, model, _, gpu, devices, precision, batch, _ = found.key
+    remark = ": nothing is said to fit" if found.nothing_fits else ": the first choice failed" if found.failed_choice else ""
     return f"{source}, {model}, {devices} {gpu}, {precision}, batch {batch}{remark}"
 
 
-def _reliability(bins: Sequence[Bin]) -> Iterator[RenderableType]:
+def _reliability(bins: Sequence[Bin]) -> Iterator[Section]:
     """What a probability to run is worth."""
     if not bins:
         return
-    table = plain_table()
-    table.add_column("given a probability to run of")
-    for name in ("rows", "mean", "of these ran"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for each in bins:
-        table.add_row(f"{each.low:.2f} - {each.high:.2f}", integer(each.n), f"{each.mean_probability:.2f}", percent(each.ran_ratio))
-    yield Padding(Text("Probability to run", style="bold"), (1, 0, 0, 0))
-    yield Padding(table, (0, 0, 0, 2))
+    rows = [
+        (f"{each.low:.2f} - {each.high:.2f}", figure(each.n, integer), f"{each.mean_probability:.2f}",
+         figure(each.ran_ratio, percent))
+        for each in bins
+    ]
+    head = ("given a probability to run of", "rows", "mean", "of these ran")
+    yield Section(title="Probability to run", blocks=(table(head, rows, right=(1, 2, 3), whole=(1, 2, 3), look="close"),))
 
 
-def _skipped(validation: Tally) -> Iterator[RenderableType]:
+def _skipped(validation: Tally) -> Iterator[Section]:
     """Counts of the rows that were left out, by reason, and the first row of each."""
     if not validation.skipped:
         return
-    yield Padding(Text(f"Left out: {plural(len(validation.skipped), 'row')}", style="bold"), (1, 0, 0, 0))
-    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 1))
-    table.add_column(justify="right", no_wrap=True)
-    table.add_column(overflow="fold")
     counts = by_number(validation.skipped.kinds)
-    for kind, count in list(counts.items())[:MAX_REASONS]:
-        table.add_row(integer(count), Text(f"{kind}, ").append(as_lines(validation.skipped.first(kind)), style="dim"))
+    rows: list[tuple[Value, ...]] = [
+        (figure(count, integer), cell(f"{kind}, ", Run(as_lines(validation.skipped.first(kind)), "dim")))
+        for kind, count in list(counts.items())[:MAX_REASONS]
+    ]
     if len(counts) > MAX_REASONS:
-        table.add_row(integer(sum(list(counts.values())[MAX_REASONS:])), Text("for other reasons (--json lists all)"))
-    yield Padding(table, (0, 0, 0, 2))
+        rest = sum(list(counts.values())[MAX_REASONS:])
+        rows.append((figure(rest, integer), "for other reasons (--json lists all)"))
+    yield Section(title=f"Left out: {plural(len(validation.skipped), 'row')}",
+                  blocks=(table(("", ""), rows, right=(0,), whole=(0,), look="plain"),))
 
 
-def _share(value: float | None) -> str:
-    return "" if value is None else percent(value)
+def _correlation(value: float | None) -> Value:
+    return "" if value is None else Run(f"{value:.2f}", value=value)
 
 
-def _signed(value: float | None) -> str:
-    return "" if value is None else f"{100 * value:+z.1f} %"
+def _share(value: float | None) -> Value:
+    return "" if value is None else figure(value, percent)
+
+
+def _signed(value: float | None) -> Value:
+    return "" if value is None else figure(value, signed)

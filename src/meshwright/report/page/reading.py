@@ -44,7 +44,7 @@ _SEVERITIES = {"error", "warning", "advice"}
 _NOTES = ("note: ", "KIN ", "ANALYTIC ")
 
 
-def sections_of(parts: Iterable[RenderableType]) -> tuple[tuple[Block, ...], tuple[Section, ...]]:
+def sections_of(parts: Iterable[Any]) -> tuple[tuple[Block, ...], tuple[Section, ...]]:
     """Blocks before the first heading, and a section for each heading."""
     first: list[Block] = []
     sections: list[tuple[str, str, list[Block]]] = []
@@ -62,12 +62,12 @@ def sections_of(parts: Iterable[RenderableType]) -> tuple[tuple[Block, ...], tup
     )
 
 
-def blocks_of(parts: Iterable[RenderableType]) -> tuple[Block, ...]:
+def blocks_of(parts: Iterable[Any]) -> tuple[Block, ...]:
     """All of a report as blocks, headings as strong lines."""
     return tuple(block for part in parts for block in _blocks(part))
 
 
-def body_of(parts: Iterable[RenderableType]) -> tuple[Block, ...]:
+def body_of(parts: Iterable[Any]) -> tuple[Block, ...]:
     """What stands below the headings of a report that has one of its own on the page."""
     return tuple(
         block for part in parts if _heading(part) is None

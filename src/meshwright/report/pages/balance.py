@@ -8,11 +8,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from meshwright.api.verbs.balance import BalanceAnswer, GuideAnswer, MemoriesAnswer
-from meshwright.report.balance import balance_report, memory_word, notes_report, overfull_report, ranking_report, time_word
-from meshwright.report.blocks import Page, Section, Tile, Tiles, drawn_twice
+from meshwright.report.balance import (
+    figure_lines,
+    memory_word,
+    notes_report,
+    overfull_report,
+    question_words,
+    ranking_report,
+    settings_section,
+    stages_section,
+    time_word,
+    told_of,
+)
+from meshwright.report.blocks import Page, Section, Tile, Tiles, parted
 from meshwright.report.decomposition import decomposition_report, guide_report
-from meshwright.report.page.drawn import Parted, stacked, waterfall
-from meshwright.report.page.reading import blocks_of, sections_of
+from meshwright.report.page.drawn import Parted
+from meshwright.report.page.plots import plot
 from meshwright.report.page.theme import TEAL
 from meshwright.report.pages.common import case_line, files_section, page
 from meshwright.report.pages.layouts import strip
@@ -27,14 +38,18 @@ if TYPE_CHECKING:
 
 
 def page_of(answer: BalanceAnswer | GuideAnswer | MemoriesAnswer) -> Page:
-    """The page of an answer."""
+    """The view of an answer."""
+    return replace(_page_of(answer), told=tuple(told_of(answer)))
+
+
+def _page_of(answer: BalanceAnswer | GuideAnswer | MemoriesAnswer) -> Page:
     match answer:
         case GuideAnswer(proposal=proposal):
             title = f"{plural(len(proposal.rounds), 'dry run')} to make" if proposal.rounds else "No further dry run is needed"
-            first, sections = sections_of(guide_report(proposal))
+            first, sections = parted(guide_report(proposal))
             return page("balance", title, first=first, sections=sections)
         case MemoriesAnswer(found=found, notes=notes):
-            first, sections = sections_of([*notes_report(notes), *decomposition_report(found)])
+            first, sections = parted([*notes_report(notes), *decomposition_report(found)])
             return page("balance", "What the peaks of dry runs come to", first=first, sections=sections)
         case BalanceAnswer():
             return _answered(answer)
@@ -44,23 +59,26 @@ def _answered(answer: BalanceAnswer) -> Page:
     question, solved = answer.question, answer.solved
     case = question.case.case if question.case is not None else None
     subtitle = question.name if case is None else case_line(case)
-    notes = blocks_of(notes_report(question.notes))
-    ranking = Section(title="Numbers of virtual stages", blocks=blocks_of(ranking_report(solved.answers, solved.refused)))
-    behind = () if question.decomposition is None else sections_of(decomposition_report(question.decomposition))[1]
+    notes = tuple(notes_report(question.notes))
+    ranking = Section(title="Numbers of virtual stages", blocks=tuple(ranking_report(solved.answers, solved.refused)))
+    behind = () if question.decomposition is None else parted(decomposition_report(question.decomposition))[1]
     if not solved.answers:
         problem, verdict = solved.overfull[0]
-        first, sections = sections_of(overfull_report(problem, verdict, question.name, question.units))
+        first, sections = parted(overfull_report(problem, verdict, question.name, question.units))
         title = "Nothing fits" if verdict.proved else "Nothing was found that fits"
         return page("balance", title, subtitle=subtitle, verdict="bad", first=(*notes, *first),
                     sections=(*sections, ranking, *behind))
     best = solved.answers[0]
-    first, (asked, *rest) = sections_of(balance_report(best, question.name))
-    asked = replace(asked, title="In figures", remark=f"{asked.title}: {asked.remark}")
+    asked = Section(title="In figures", remark=f"{question.name}: {question_words(best.problem, best.units)}",
+                    blocks=tuple(figure_lines(best)))
     view = pipeline_view(best.label or question.name, best.problem, best.balance.best, best.units)
     return page(
         "balance", _title(best), subtitle=subtitle, verdict="good",
-        first=(*([strip(best.label)] if case is not None and best.label else []), _tiles(best), *notes, *first),
-        sections=(pipeline_of(view), _memory(best), asked, _bubble(best), *rest, ranking, *behind, _files(question.case, best)),
+        first=(*([strip(best.label)] if case is not None and best.label else []), _tiles(best), *notes),
+        sections=(
+            pipeline_of(view), _memory(best), asked, _bubble(best), stages_section(best), *settings_section(best.words), ranking,
+            *behind, _files(question.case, best),
+        ),
     )
 
 
@@ -98,10 +116,10 @@ def _memory(best: BalanceShown) -> Section:
                word=f"{memory_word(float(each), best.units)}, {memory_word(float(bound - each), best.units)} free")
         for stage, (each, bound) in enumerate(zip(held, bounds, strict=True))
     ]
-    return Section(title="Memory by stage against the bound", blocks=(drawn_twice(lambda width: stacked(
-        rows, [("peak", TEAL)], width, title="Memory by stage", limit=float(bounds[0]) / scale if one else None,
+    return Section(title="Memory by stage against the bound", blocks=(plot(
+        "stacked", rows=rows, parts=(("peak", TEAL),), title="Memory by stage", limit=float(bounds[0]) / scale if one else None,
         limit_word=f"bound {memory_word(float(bounds[0]), best.units)}" if one else "",
-    )),))
+    ),))
 
 
 def _bubble(best: BalanceShown) -> Section | None:
@@ -117,7 +135,7 @@ def _bubble(best: BalanceShown) -> Section | None:
     if not any(value for _, value, _, _ in parts):
         return None
     return Section(title="What the bubble is made of", blocks=(
-        drawn_twice(lambda width: waterfall(parts, width, title="The bubble"), caption="Of the ideal work of a stage."),
+        plot("waterfall", parts=parts, title="The bubble", caption="Of the ideal work of a stage."),
     ))
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from meshwright.report.blocks import Page, Section, Tile, Tiles, drawn_twice
-from meshwright.report.pack import pack_report
-from meshwright.report.page.plotted import Paired, histogram, pairs
-from meshwright.report.page.reading import sections_of
+from meshwright.report.blocks import Page, Section, Tile, Tiles, parted
+from meshwright.report.pack import pack_report, told_of
+from meshwright.report.page.plots import plot
+from meshwright.report.page.plotted import Paired
 from meshwright.report.pages.common import asked_section, case_line, page
 from meshwright.report.svg import BLUE, ORANGE
 from meshwright.units import GIB
-from meshwright.words import integer, percent, rate
+from meshwright.words import gib, integer, percent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
 
 
 def page_of(answer: PackAnswer) -> Page:
-    """The page of an answer."""
+    """The view of an answer."""
     packed = answer.packed
-    first, sections = sections_of(pack_report(packed))
+    first, sections = parted(pack_report(packed))
     given = packed.given
     gain = f": {packed.speedup.ratio:.2f} times as fast as padded" if packed.speedup.by == "cost model" else ""
     title = f"Pack to at most {integer(packed.recommended)} tokens{gain}" if packed.fits else "No limit fits in memory"
     lengths = [float(each) for each in packed.lengths.lengths]
     return page(
         "pack", title, subtitle="" if given is None else case_line(given.case), verdict="good" if packed.fits else "bad",
-        first=(_tiles(packed), *first),
+        first=(_tiles(packed), *first), told=tuple(told_of(answer)),
         sections=(
             *((_curve(packed.curve, packed.recommended),) if packed.curve else ()), *sections,
-            Section(title="Lengths of the samples", blocks=(drawn_twice(
-                lambda width: histogram(lengths, width, title="Lengths of the samples", label="tokens of a sample", words=integer),
-            ),)),
+            Section(title="Lengths of the samples", blocks=(
+                plot("histogram", values=lengths, title="Lengths of the samples", label="tokens of a sample", words="integer"),
+            )),
             None if given is None else asked_section(given.case),
         ),
     )
@@ -62,13 +62,12 @@ def _curve(points: Sequence[Point], chosen: int) -> Section:
                    points=tuple((float(each.max_tokens), each.trained_tokens_per_s) for each in points))
     held = Paired(name="GiB reserved on the fullest device", colour=ORANGE, joined=True,
                   points=tuple((float(each.max_tokens), each.estimate.memory_reserved_bytes / GIB) for each in points))
-    capacity = points[0].estimate.memory_capacity_bytes / GIB
+    capacity = points[0].estimate.memory_capacity_bytes
     across = "limit of a micro-batch, tokens"
     return Section(title="Speed and memory against the limit", blocks=(
-        drawn_twice(lambda width: pairs([speed], width, title="Tokens a second against the limit", across=across, up="",
-                                        words=(integer, rate), height=190.0, mark=float(chosen))),
-        drawn_twice(lambda width: pairs([held], width, title="Memory against the limit", across=across, up="",
-                                        words=(integer, lambda value: f"{value:.0f}"), height=190.0, level=capacity,
-                                        limit_word=f"usable {capacity:.1f} GiB", mark=float(chosen)),
-                    caption="The green line is the recommended limit."),
+        plot("pairs", kinds=(speed,), title="Tokens a second against the limit", across=across, up="", words=("integer", "rate"),
+             height=190.0, mark=float(chosen)),
+        plot("pairs", kinds=(held,), title="Memory against the limit", across=across, up="", words=("integer", "whole"),
+             height=190.0, level=capacity / GIB, limit_word=f"usable {gib(capacity)}", mark=float(chosen),
+             caption="The green line is the recommended limit."),
     ))

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from meshwright.report.blocks import Beside, Block, Page, Paragraph, Section, Table, Tile, Tiles, drawn_twice, words
+from meshwright.report.blocks import Beside, Block, Page, Paragraph, Section, Table, Tile, Tiles, words
 from meshwright.report.page.drawn import series
-from meshwright.report.page.plotted import Paired, against
-from meshwright.report.page.reading import sections_of
+from meshwright.report.page.plots import plot
+from meshwright.report.page.plotted import Paired
 from meshwright.report.pages.common import page
 from meshwright.report.svg import GREY
 from meshwright.report.validation import validation_report
@@ -20,7 +20,6 @@ from meshwright.words import integer, percent
 if TYPE_CHECKING:
     from meshwright.api.verbs.validate import ValidateAnswer
     from meshwright.evidence.score.columns import Columns
-    from meshwright.report.svg import Drawing
 
 MOST_SOURCES = 6
 """Sources with a colour of their own, those with most rows."""
@@ -34,15 +33,14 @@ CHARTS = (
 
 
 def page_of(answer: ValidateAnswer) -> Page:
-    """The page of an answer."""
+    """The view of an answer."""
     found, total = answer.validation, answer.summary.total.scores
-    first, sections = sections_of(validation_report(found, answer.summary))
-    head, *rest = sections
+    told = tuple(validation_report(found, answer.summary))
+    head, *rest = told
     step = total.step_mape_ratio
     title = "Nothing measured to compare with" if step is None else f"Steps are predicted within {percent(step)} on average"
     return page(
-        "validate", title, subtitle=head.remark,
-        first=(_tiles(answer), *first, *head.blocks),
+        "validate", title, subtitle=" ".join(head.remark.split()), told=told, first=(_tiles(answer), *head.blocks),
         sections=(
             Section(title="Predicted against measured", blocks=_charts(found.rows)), *(each for each in rest if _tells(each)),
         ),
@@ -90,7 +88,4 @@ def _chart(rows: Columns, title: str, predicted: str, measured: str, across: str
     ]
     if (rest := both & ~np.isin(source, most)).any():
         kinds.append(Paired(name="others", points=tuple(zip(x[rest].tolist(), y[rest].tolist(), strict=True)), colour=GREY))
-    def draw(width: float) -> Drawing:
-        return against(kinds, min(width, HALF), title=f"{title}, predicted against measured", across=across, up=up)
-
-    return drawn_twice(draw)
+    return plot("against", widest=HALF, kinds=kinds, title=f"{title}, predicted against measured", across=across, up=up)
