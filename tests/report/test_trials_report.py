@@ -34,7 +34,8 @@ def view_of(found: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
     said = {
         "model": "llama3-8b", "devices": 512, "cluster": "h100-sxm", "program": "Megatron-LM", "global_batch_sequences": 1024,
         "sequence_tokens": 8192, "trials": found, "truncated_layers": None, "nodes_set_aside": [],
-        "stopped": "every trial has been run", "device_hours": 12.345, "finals": None, "best": {**found[0], "files": ["here/run.sh"]} if found else None, "planned": [],
+        "stopped": "every trial has been run", "device_hours": 12.345, "finals": None,
+        "best": {**found[0], "files": ["here/run.sh"]} if found else None, "planned": [],
         "price": {"trials": 2, "device_hours": 13.0, "minutes": 5.0}, "executor": "slurm",
     }
     return {**said, **more}
@@ -44,11 +45,13 @@ SEVERAL = [trial(LABELS[0]), trial(LABELS[1], predicted_step_s=0.0123),
            trial("tp2", status="oom", step_s=None, interval=None, error_ratio=None, rank=3, evidence="out of memory " * 30)]
 WHOLE = view_of(
     SEVERAL, truncated_layers=4, nodes_set_aside=[{"node": "n7", "why": "its link is down"}],
-    finals={"verdict": "the first is faster"}, out="rows.csv", left_out={LABELS[0]: "no step"}, verdict="2 trials of 9 layouts: enough is known.",
+    finals={"verdict": "the first is faster"}, out="rows.csv",
+    left_out={LABELS[0]: "no step"}, verdict="2 trials of 9 layouts: enough is known.",
 )
 REPLAYED = {
     "cell": "nanotron/8B/h100", "cells": ["nanotron/8B/h100", "b", "c", "d", "e"], "layouts": 22, "measured": 20,
-    "sampler": "model", "calibration": "shipped", "known_configurations": 3, "seeds": [{"trials_to_2_percent": 1}, {"trials_to_2_percent": None}],
+    "sampler": "model", "calibration": "shipped", "known_configurations": 3,
+    "seeds": [{"trials_to_2_percent": 1}, {"trials_to_2_percent": None}],
     "verdict": "1 trial found it.", "trials": 3, "best_label": LABELS[0], "best_step_s": 0.271,
     "best_tokens_per_s_per_device": 30_186.0, "regret_by_trial": [0.031, 0.0, 0.0], "runs": [
         {"label": LABELS[0], "status": "ok", "predicted_s": 0.282, "step_s": 0.279, "tokens_per_s_per_device": 29_000.0},

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.padding import Padding
 from rich.text import Text
 
+from meshwright.report.blocks import Run, pieces
+from meshwright.report.blocks import words as line_of
 from meshwright.report.pieces import Pieces
 from meshwright.words import count, gib, integer, percent, plural, rate, seconds
 
@@ -28,16 +30,15 @@ _NOUNS = {
 """A quantity that differs -> what it counts."""
 
 
-def closest_line(near: Near | None) -> Iterator[RenderableType]:
+def closest_line(near: Near | None) -> Iterator[Any]:
     """The closest published run, beside a prediction: layout, figures, how it differs, source; nothing where none is near."""
     if near is None:
         return
     run = near.cell.best
-    pieces: list[Text | str] = [
-        Text.assemble("closest published run ", (run.label, "bold")), *_figures(run),
-        f"{run.id}: {_framework(run)}", *([tried] if (tried := _tried(near.cell)) else []), difference_words(near),
-    ]
-    yield Padding(Pieces(pieces=pieces, style="dim"), (1, 0, 0, 0))
+    yield pieces(
+        line_of("closest published run ", Run(run.label, "strong")), *_figures(run), f"{run.id}: {_framework(run)}",
+        *([tried] if (tried := _tried(near.cell)) else []), difference_words(near), kind="small", above=True,
+    )
 
 
 def difference_words(near: Near) -> str:
@@ -54,7 +55,7 @@ def nearest_list(found: Sequence[Near], total: int) -> Iterator[RenderableType]:
         yield Padding(Pieces(pieces=[_head(run), Text(run.id, style="cyan"), _framework(run)]), (1, 0, 0, 0))
         layout = Text(run.label, style="bold") if run.label else Text(f"none of {cell.failed} tried ran", style="red")
         yield Pieces(pieces=[layout, *_steps(run), *_figures(run)], indent=4)
-        tried = [words] if run.label and (words := _tried(cell)) else []
+        tried = [others] if run.label and (others := _tried(cell)) else []
         yield Pieces(pieces=[*tried, difference_words(near)], indent=4, style="dim")
 
 

@@ -101,7 +101,7 @@ def _paragraph(part: Paragraph) -> RenderableType:
     style = {"small": "dim", "note": "yellow"}.get(part.kind, "")
     said = Text("- " if part.kind == "item" else "").append_text(text_of(part.words, style))
     if part.whole:
-        return Text(" " * part.indent, no_wrap=True, overflow="ignore").append_text(said)
+        return _placed(Text(" " * part.indent, no_wrap=True, overflow="ignore").append_text(said), 0, part.above)
     return _placed(said, part.indent, part.above)
 
 

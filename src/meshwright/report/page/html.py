@@ -11,7 +11,7 @@ from base64 import b64encode
 from dataclasses import replace
 from functools import lru_cache
 from hashlib import sha256
-from itertools import count
+from itertools import count, groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -239,9 +239,9 @@ class Writing:
 
 
 def _words(said: Words) -> str:
+    alike = groupby(said, key=lambda each: f"{each.tone}{' pill' * each.badge}".strip())
     return "".join(
-        f'<span class="{kind}">{_text(each.text)}</span>' if kind else _text(each.text)
-        for each in said for kind in (f"{each.tone}{' pill' * each.badge}".strip(),)
+        f'<span class="{kind}">{_plain(tuple(runs))}</span>' if kind else _plain(tuple(runs)) for kind, runs in alike
     )
 
 
