@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from report_samples import case, estimate, result
 
-from meshwright.report.blocks import NARROW, WIDE, Bar, Code, Paragraph, Table
+from meshwright.report.blocks import NARROW, WIDE, Bar, Code, Paragraph, Table, flat, parted
 from meshwright.report.page.drawn import Changed, Parted, Ranged, changes, ranges, stacked, waterfall
 from meshwright.report.page.plotted import Paired, against, histogram, pairs
-from meshwright.report.page.reading import blocks_of, sections_of, words_of
+from meshwright.report.page.reading import blocks_of, words_of
 from meshwright.report.plan import plan_report
 from meshwright.report.svg import BLUE, GREEN, ORANGE
 from meshwright.report.timesplit import time_split
@@ -94,19 +94,18 @@ def test_any_magnitude_has_a_chart(values, width):
 
 
 def test_sections_of_a_page_are_the_headings_of_the_terminal():
-    first, sections = sections_of(plan_report(case(), result()))
-    assert [each.title for each in sections] == [
-        "Best plan", "Ranked plans", "Less memory for more time", "Memory by stage", "Time of one step"]
+    first, sections = parted(plan_report(case(), result()))
+    assert [each.title for each in sections] == ["Ranked plans", "Less memory for more time", "Memory by stage", "Time of one step"]
     assert isinstance(first[0], Table) and first[0].rows[0][1].words[0].text == "llama3-70b"
-    ranked = next(block for block in sections[1].blocks if isinstance(block, Table))
+    ranked = next(block for block in sections[0].blocks if isinstance(block, Table))
     assert ranked.head[0] == "#" and 0 in ranked.right and len(ranked.rows) == 4
     assert any(cell.bar for cell in ranked.rows[0])
-    kinds = {block.kind for section in sections for block in section.blocks if isinstance(block, Paragraph)}
+    kinds = {block.kind for block in (*first, *flat(sections)) if isinstance(block, Paragraph)}
     assert {"item", "small", "note"} <= kinds
 
 
 def test_bars_of_the_terminal_keep_their_shares():
-    (bar,) = [block for block in blocks_of(time_split(estimate())) if isinstance(block, Bar)]
+    (bar,) = [block for block in flat(time_split(estimate())) if isinstance(block, Bar)]
     assert sum(each.value for each in bar.parts) == pytest.approx(bar.scale)
     assert bar.parts[0].name == "compute" and bar.parts[0].value == pytest.approx(12.0 / 15.0 * bar.scale)
 

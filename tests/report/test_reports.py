@@ -31,7 +31,7 @@ from meshwright.report.console import console
 from meshwright.report.cost import minimum_lines, run_cost_lines, saved_lines
 from meshwright.report.facts import entry, flat, name_list
 from meshwright.report.plan import plan_report
-from meshwright.report.ranking import Ranking, group_letters, pareto_table, ranked_table
+from meshwright.report.ranking import group_letters, pareto_table, ranked_table, ranking
 from meshwright.report.stages import MAX_STAGES, shown, stage_memory
 from meshwright.report.timesplit import parts_of, time_split
 from meshwright.search import DeviceCount, MinimumDevices, RunCost
@@ -103,7 +103,7 @@ def test_a_figure_is_whole_or_not_there_whatever_the_width():
     plans = [ranked(1, some, 1.0, 0), ranked(2, replace(LAYOUT, virtual_stages=5), 1.2, 0)]
     plans = [replace(plan, estimate=replace(plan.estimate, interval=sure)) for plan in plans]
     for width in range(80, 141):
-        printed = text([Ranking(plans=plans)], width)
+        printed = text([ranking(plans)], width)
         head = printed.splitlines()[0].split("  ")
         assert {"expected", "step", "fits", "MFU", "GiB"} <= {name.strip() for name in head}, f"{width} columns:\n{printed}"
         words = set(printed.split())

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from meshwright.api.options import JSON
 from meshwright.api.verbs.check import CheckAnswer, CheckRequest, check
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from meshwright.report.blocks import Told
 
 EPILOG = (
     "Example: meshwright check train.sh --from megatron@0.16 --model llama3-70b --device h100-sxm --devices 512 "
@@ -18,7 +20,7 @@ FIELDS = (*CheckRequest.FIELDS, JSON)
 REQUEST, ASK = CheckRequest, check
 
 
-def report(answer: CheckAnswer, _options: object) -> Iterator[Any]:
+def report(answer: CheckAnswer, _options: object) -> Iterator[Told]:
     """The findings."""
     from meshwright.report.findings import findings_report
 

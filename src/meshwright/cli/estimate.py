@@ -11,6 +11,8 @@ from meshwright.api.verbs.estimate import EstimateAnswer, EstimateRequest, estim
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from meshwright.report.blocks import Told
+
 
 EPILOG = (
     "Example: meshwright estimate llama3-8b --device h100-sxm --nodes 1 --global-batch 128 --sequence 8192 "
@@ -21,15 +23,10 @@ FIELDS = (*EstimateRequest.FIELDS, TERMS, JSON)
 REQUEST, ASK = EstimateRequest, estimate
 
 
-def report(answer: EstimateAnswer, options: Mapping[str, Any]) -> Iterator[Any]:
-    """The estimate, what the framework lacks for it, and its terms where they are asked for."""
-    from meshwright.report.estimate import estimate_report, limit_lines, note_lines, term_table
-    from meshwright.report.packing import packing_lines
+def report(answer: EstimateAnswer, options: Mapping[str, Any]) -> Iterator[Told]:
+    """What is told, and the terms where they are asked for."""
+    from meshwright.report.estimate import term_table, told_of
 
-    yield from estimate_report(answer.given.case, answer.estimate, answer.closest)
-    if answer.given.samples is not None:
-        yield from packing_lines(answer.given.samples.figures(), answer.given.case.batch, answer.estimate)
-    yield from note_lines(answer.notes)
-    yield from limit_lines(answer.given.framework.name, answer.limits)
+    yield from told_of(answer)
     if options["terms"]:
         yield from term_table(answer.estimate)

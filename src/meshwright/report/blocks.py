@@ -115,11 +115,15 @@ class Bar:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """Of a table: words, or a bar; ``label``: words that are a label of a layout, which breaks where labels do."""
+    """Of a table: words, or a bar; ``label``: words that are a label of a layout, which breaks where labels do.
+
+    ``key``: the letter of a part of a bar, which only a terminal needs.
+    """
 
     words: Words = ()
     bar: Bar | None = None
     label: bool = False
+    key: Part | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,9 +142,10 @@ class Columns:
 class Table:
     """Rows under headings; ``right``: the columns of figures, ``code``: those of labels and names of a program.
 
-    Of a terminal: ``look``, ``indent``, a blank line ``above``, columns never broken (``whole``), widths that columns keep
-    (``least``), rows before which a line is drawn (``ruled``). ``choices``: which columns are shown, the first that there is room
-    for; ``groups``: columns that stand together where the table has to be several, each with the names of the first column again.
+    ``bold``: rows that matter most. Of a terminal: ``look``, ``indent``, a blank line ``above``, columns never broken (``whole``),
+    widths that columns keep (``least``), rows before which a line is drawn (``ruled``). ``choices``: which columns are shown, the
+    first that there is room for; ``groups``: columns that stand together where the table has to be several, each with the names of
+    the first column again.
     Others show the first choice, and one table.
     """
 
@@ -151,12 +156,13 @@ class Table:
     code: frozenset[int] = frozenset()
     notes: tuple[Words, ...] = ()
     """What words in it mean."""
-    look: Literal["ruled", "close", "plain", "grid", "headed"] = "ruled"
+    look: Literal["ruled", "tight", "close", "plain", "grid", "headed"] = "ruled"
     indent: int = 2
     above: bool = False
     whole: frozenset[int] = frozenset()
     least: tuple[tuple[int, int], ...] = ()
     ruled: frozenset[int] = frozenset()
+    bold: frozenset[int] = frozenset()
     choices: tuple[Columns, ...] = ()
     groups: tuple[tuple[int, ...], ...] = ()
 
@@ -280,11 +286,11 @@ def cell(*pieces: str | Run) -> Cell:
 
 def table(
     head: Sequence[str], rows: Iterable[Sequence[str | Run | Cell | Bar]], *,
-    right: Iterable[int] = (), code: Iterable[int] = (), whole: Iterable[int] = (), **more: Any,
+    right: Iterable[int] = (), code: Iterable[int] = (), whole: Iterable[int] = (), bold: Iterable[int] = (), **more: Any,
 ) -> Table:
     """A table of texts, figures, bars and cells; ``right``, ``code``, ``whole``: numbers of columns."""
     return Table(
-        head=tuple(head), right=frozenset(right), code=frozenset(code), whole=frozenset(whole),
+        head=tuple(head), right=frozenset(right), code=frozenset(code), whole=frozenset(whole), bold=frozenset(bold),
         rows=tuple(tuple(map(_cell, row)) for row in rows), **more,
     )
 
@@ -317,6 +323,18 @@ def parted(told: Iterable[Told]) -> tuple[tuple[Block, ...], tuple[Section, ...]
         else:
             first.append(each)
     return tuple(first), tuple(sections)
+
+
+def flat(told: Iterable[Told], *, headed: bool = False) -> tuple[Block, ...]:
+    """The blocks of all sections one after the other; ``headed``: their titles as strong lines."""
+    found: list[Block] = []
+    for each in told:
+        if isinstance(each, Section):
+            found += [line(Run(each.title, "strong"), f"  {each.remark}" if each.remark else "")] if headed else []
+            found += each.blocks
+        else:
+            found.append(each)
+    return tuple(found)
 
 
 def drawn_twice(draw: Callable[[float], Drawing], *, caption: str = "", zoom: bool = False) -> Chart:

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rich import box
-from rich.padding import Padding
-from rich.table import Table
-from rich.text import Text
-
 from meshwright.estimate.figures import figures
+from meshwright.report.blocks import Block, Run, Section, line, table
 from meshwright.report.headline import case_header, headline, standing
+from meshwright.report.packing import packing_lines
 from meshwright.report.runs import closest_line
 from meshwright.report.stages import host_memory, stage_memory
 from meshwright.report.timesplit import time_split
@@ -20,14 +17,24 @@ from meshwright.words import gib
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from rich.console import RenderableType
-
+    from meshwright.api.verbs.estimate import EstimateAnswer
     from meshwright.domain.case import Case
     from meshwright.domain.estimate import Estimate
     from meshwright.evidence.rows.near import Near
+    from meshwright.report.blocks import Told
 
 
-def estimate_report(case: Case, estimate: Estimate, closest: Near | None = None) -> Iterator[RenderableType]:
+def told_of(answer: EstimateAnswer) -> Iterator[Told]:
+    """What a terminal prints: the estimate, and what the framework lacks for it."""
+    given, estimate = answer.given, answer.estimate
+    yield from estimate_report(given.case, estimate, answer.closest)
+    if given.samples is not None:
+        yield from packing_lines(given.samples.figures(), given.case.batch, estimate)
+    yield from note_lines(answer.notes)
+    yield from limit_lines(given.framework.name, answer.limits)
+
+
+def estimate_report(case: Case, estimate: Estimate, closest: Near | None = None) -> Iterator[Told]:
     """The case, the figures (beside those of the closest published run), the memory and the time of one layout."""
     yield from case_header(case)
     yield from headline(estimate)
@@ -38,29 +45,29 @@ def estimate_report(case: Case, estimate: Estimate, closest: Near | None = None)
     yield from time_split(estimate)
 
 
-def note_lines(notes: Sequence[str]) -> Iterator[RenderableType]:
+def note_lines(notes: Sequence[str]) -> Iterator[Block]:
     """What is to be known beside the estimate."""
     for note in notes:
-        yield Padding(Text(f"note: {note}", style="yellow"), (1, 0, 0, 0))
+        yield line(f"note: {note}", kind="note", above=True)
 
 
-def limit_lines(framework: str, limits: Sequence[str]) -> Iterator[RenderableType]:
+def limit_lines(framework: str, limits: Sequence[str]) -> Iterator[Block]:
     """What the framework lacks to run the layout."""
     for place, limit in enumerate(limits):
-        yield Padding(Text(f"note: {framework} cannot run this: {limit}", style="yellow"), (0 if place else 1, 0, 0, 0))
+        yield line(f"note: {framework} cannot run this: {limit}", kind="note", above=not place)
 
 
-def term_table(estimate: Estimate) -> Iterator[RenderableType]:
+def term_table(estimate: Estimate) -> Iterator[Told]:
     """The figures behind the figures: value, formula and grade of every term."""
     for title, terms in figures(estimate).items():
-        table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1))
-        table.add_column("term", min_width=20, overflow="fold")
-        table.add_column("value", justify="right", no_wrap=True)
-        table.add_column("grade", no_wrap=True)
-        table.add_column("formula", overflow="fold", style="dim")
-        for term in terms:
-            value = gib(term.value) if term.unit in {"B", "bytes"} else amount(term.value, term.unit)
-            table.add_row(term.name, value, term.grade, term.formula.removeprefix("meshwright."))
-        yield Padding(Text(title, style="bold"), (1, 0, 0, 0))
-        yield Padding(table, (0, 0, 0, 2))
-    yield Text("`python -m pydoc meshwright.FORMULA` shows equation, symbols, range and source of a formula", style="dim")
+        rows = [
+            (
+                term.name, Run(gib(term.value) if term.unit in {"B", "bytes"} else amount(term.value, term.unit), value=term.value,
+                               unit=term.unit),
+                term.grade, Run(term.formula.removeprefix("meshwright."), "dim"),
+            )
+            for term in terms
+        ]
+        told = table(("term", "value", "grade", "formula"), rows, right=(1,), whole=(1, 2), least=((0, 20),))
+        yield Section(title=title, blocks=(told,))
+    yield line("`python -m pydoc meshwright.FORMULA` shows equation, symbols, range and source of a formula", kind="small")

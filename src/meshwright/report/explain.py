@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.padding import Padding
 from rich.text import Text
@@ -14,8 +14,6 @@ from meshwright.report.headline import case_header, headline, standing
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from rich.console import RenderableType
-
     from meshwright.domain.case import Case
     from meshwright.domain.estimate import Estimate
     from meshwright.explain import Explanation
@@ -23,7 +21,7 @@ if TYPE_CHECKING:
 
 def explanation_report(
     case: Case, estimate: Estimate, explanation: Explanation, *, everything: bool = False
-) -> Iterator[RenderableType]:
+) -> Iterator[Any]:
     """The figures of the layout and the explanation section by section; ``everything``: all rules and constants as well."""
     yield from case_header(case)
     yield from headline(estimate)

@@ -6,23 +6,20 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from rich.padding import Padding
-from rich.text import Text
-
 from meshwright.api.views.findings import simple
 from meshwright.catalog.guides import cited
+from meshwright.report.blocks import Block, Run, Tone, line
 from meshwright.text import visible
 from meshwright.words import gib_of, percent, plural, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from rich.console import RenderableType
-
     from meshwright.check import Checked
     from meshwright.frameworks.settings import Finding, Severity
 
 STYLES: dict[Severity, str] = {"error": "bold red", "warning": "yellow", "advice": "cyan"}
+TONES: dict[Severity, Tone] = {"error": "bad", "warning": "warn", "advice": "accent"}
 PLURALS: dict[Severity, str] = {"error": "errors", "warning": "warnings", "advice": "pieces of advice"}
 NO_FILE = ("layout", "--claim")
 """Places that no file has: figures of them are in the words."""
@@ -30,30 +27,29 @@ _LONG = 40
 """Characters of a value beyond which the words are left to say it."""
 
 
-def findings_report(checked: Checked) -> Iterator[RenderableType]:
+def findings_report(checked: Checked) -> Iterator[Block]:
     """Every finding with its place, what would be right and who says so; a prediction; a last line that sums up."""
     for each in checked.findings:
-        yield from _finding(each)
+        yield from finding_lines(each)
     yield from _prediction(checked)
-    for line in checked.skipped:
-        yield Text(f"not checked: {line}", style="dim")
-    yield _summary(checked)
+    for skipped in checked.skipped:
+        yield line(f"not checked: {skipped}", kind="small")
+    yield line(Run(f"{'ok' if checked.ok else 'not ok'}: {summary_words(checked)}", "good" if checked.ok else "bad", bold=True))
 
 
-def _finding(each: Finding) -> Iterator[RenderableType]:
+def finding_lines(each: Finding) -> Iterator[Block]:
     """Place and words, then what the files say, what would be right, and the source."""
-    head = Text.assemble((f"{each.severity:<8}", STYLES[each.severity]), (each.message.id, "bold"))
-    if each.message.path:
-        head.append(f"  {each.message.path}", style="cyan")
-    yield head
-    yield Padding(Text(each.message.words), (0, 0, 0, 8))
-    tail = Text()
+    place = [Run(f"  {each.message.path}", "accent")] if each.message.path else []
+    severity = Run(each.severity, TONES[each.severity], badge=True, bold=each.severity == "error")
+    yield line(severity, Run(each.message.id, "strong"), *place, kind="head")
+    yield line(each.message.words, indent=8)
+    tail: list[str | Run] = []
     if each.message.path and not each.message.path.startswith(NO_FILE) and _short(each.value) and _short(each.expected):
         tail.append(f"is {_short(each.value)}; right would be {_short(each.expected)}   ")
     if each.source:
-        tail.append(cited(each.source, *_rules(each)), style="dim")
+        tail.append(Run(cited(each.source, *_rules(each)), "dim"))
     if tail:
-        yield Padding(tail, (0, 0, 0, 8))
+        yield line(*tail, indent=8)
 
 
 def _rules(each: Finding) -> list[str]:
@@ -75,7 +71,7 @@ def _short(value: object) -> str:
     return text if len(text) <= _LONG else ""
 
 
-def _prediction(checked: Checked) -> Iterator[RenderableType]:
+def _prediction(checked: Checked) -> Iterator[Block]:
     """The layout and its main figures, where it could be predicted."""
     found = checked.estimate
     if found is None:
@@ -84,13 +80,11 @@ def _prediction(checked: Checked) -> Iterator[RenderableType]:
         f"{seconds(found.step_s)} a step, {found.tokens_per_s_per_device:,.0f} tokens/s/device, MFU {percent(found.mfu_ratio)},"
         f" {gib_of(found.memory_reserved_bytes, found.memory_capacity_bytes)}, bubble {percent(found.bubble_ratio)}"
     )
-    yield Padding(Text.assemble("predicted  ", (found.label, "bold"), f"  {words}"), (1, 0, 0, 0))
+    yield line("predicted  ", Run(found.label, "strong"), f"  {words}", above=True)
 
 
-def _summary(checked: Checked) -> Text:
-    """``not ok: 3 errors, 2 warnings``."""
+def summary_words(checked: Checked) -> str:
+    """``3 errors, 2 warnings``."""
     counts = Counter(each.severity for each in checked.findings)
-    words = ", ".join(plural(counts[name], "piece of advice" if name == "advice" else name, PLURALS[name])
-                      for name in STYLES if counts[name])
-    style = "bold green" if checked.ok else "bold red"
-    return Text(f"{'ok' if checked.ok else 'not ok'}: {words or 'nothing found'}", style=style)
+    return ", ".join(plural(counts[name], "piece of advice" if name == "advice" else name, PLURALS[name])
+                     for name in STYLES if counts[name]) or "nothing found"

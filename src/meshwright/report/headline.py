@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from rich.padding import Padding
-from rich.table import Table
-from rich.text import Text
-
 from meshwright.perf.parameters import active_parameters, total_parameters
-from meshwright.report.pieces import Pieces
+from meshwright.report.blocks import Block, Run, Tone, Words, cell, figure, line, pieces, table, words
 from meshwright.words import chance, count, gib, gib_of, integer, percent, plural, rate, seconds, tflops
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-
-    from rich.console import RenderableType
 
     from meshwright.domain.case import Case
     from meshwright.domain.estimate import Estimate
@@ -30,89 +25,72 @@ CONVENTIONS = {
 }
 
 
-def case_header(case: Case) -> Iterator[RenderableType]:
+def case_header(case: Case) -> Iterator[Block]:
     """Model, cluster, batch and numbers of a case."""
     model, cluster, batch, training = case.model, case.cluster, case.batch, case.training
     experts = model.experts
     active = f" ({count(active_parameters(model))} active)" if experts else ""
     routed = f", {experts.num_experts} experts, {experts.experts_per_token} per token" if experts else ""
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column(style="dim", no_wrap=True)
-    grid.add_column()
-    grid.add_row(
-        "model",
-        Text.assemble(
-            (model.name, "bold"),
-            f"  {count(total_parameters(model))} parameters{active}, {plural(model.num_layers, 'layer')}{routed}",
-        ),
-    )
+    parameters = f"  {count(total_parameters(model))} parameters{active}, {plural(model.num_layers, 'layer')}{routed}"
+    rows = [("model", words(Run(model.name, "strong"), parameters))]
     if model.beside:
-        grid.add_row("", Text(f"the language model alone: {', '.join(model.beside)} is in no figure here; a tower that is trained "
-                              "is described in YAML (docs/adding-a-model.md)", style="yellow"))
+        beside = (
+            f"the language model alone: {', '.join(model.beside)} is in no figure here; a tower that is trained "
+            "is described in YAML (docs/adding-a-model.md)"
+        )
+        rows.append(("", words(Run(beside, "warn"))))
     if model.assumed:
-        grid.add_row("", Text(f"assumed, not published: {', '.join(model.assumed)}", style="yellow"))
-    grid.add_row(
-        "cluster",
-        Text.assemble(
-            (f"{integer(cluster.num_devices)} x {cluster.device.name}", "bold"),
-            f"  {plural(cluster.num_nodes, 'node')} of {cluster.devices_per_node}, ",
-            f"{gib(case.capacity_bytes)} usable per device",
-        ),
-    )
+        rows.append(("", words(Run(f"assumed, not published: {', '.join(model.assumed)}", "warn"))))
+    nodes = f"  {plural(cluster.num_nodes, 'node')} of {cluster.devices_per_node}, {gib(case.capacity_bytes)} usable per device"
+    rows.append(("cluster", words(Run(f"{integer(cluster.num_devices)} x {cluster.device.name}", "strong"), nodes)))
     sequences = plural(batch.global_batch_sequences, "sequence" if batch.packing is None else "pack")
     if batch.packing is not None:
         sequences = f"{batch.samples:,.6g} samples in {sequences}"
     padding = f", {percent(batch.padding_ratio)} of them padding" if batch.packing else ""
-    grid.add_row(
-        "step",
-        Text.assemble(
-            (f"{sequences} x {integer(batch.sequence_tokens)} tokens", "bold"), f" = {count(batch.tokens)} tokens{padding}"
-        ),
-    )
-    grid.add_row(
-        "training",
-        f"{training.task}, {training.precision.name}, {training.optimizer.name}, as {case.implementation.name} runs it",
-    )
-    yield Padding(grid, (1, 0, 0, 0))
+    step = Run(f"{sequences} x {integer(batch.sequence_tokens)} tokens", "strong")
+    rows.append(("step", words(step, f" = {count(batch.tokens)} tokens{padding}")))
+    runs = f"{training.task}, {training.precision.name}, {training.optimizer.name}, as {case.implementation.name} runs it"
+    rows.append(("training", words(runs)))
+    told = [(Run(name, "dim") if name else "", cell(*said)) for name, said in rows]
+    yield table(["", ""], told, whole=[0], look="grid", indent=0, above=True)
 
 
-def headline(estimate: Estimate, title: str = "") -> Iterator[RenderableType]:
+def headline(estimate: Estimate, title: str = "") -> Iterator[Block]:
     """A layout and its figures: time, MFU, throughput, memory; then what MFU means here."""
-    first = Text(f"{title}  " if title else "", style="bold")
-    first.append(estimate.label, style="bold cyan")
-    yield Padding(first, (1, 0, 0, 0))
-    step = Text.assemble(
-        (f"{seconds(estimate.step_s)} per step", "bold green" if estimate.fits else "bold red"),
-        _between(_steps(estimate), seconds),
-    )
+    yield line(Run(f"{title}  " if title else "", "strong"), Run(estimate.label, "accent", bold=True), above=True)
+    tone: Tone = "good" if estimate.fits else "bad"
     faster = [estimate.step_s / each for each in reversed(_steps(estimate))]
     share = [min(1.0, estimate.mfu_ratio * each) for each in faster]
     speeds = ((estimate.tokens_per_s_per_device, "tokens/s/device"), (estimate.tokens_per_s, "tokens/s"))
-    if not estimate.calibrated:
-        step.append("  ").append(UNCALIBRATED, style="bold black on yellow")
-    yield Pieces(
-        pieces=(
-            step, Text.assemble((f"{percent(estimate.mfu_ratio)} MFU", "bold"), _between(share, percent)),
-            *(f"{rate(speed)} {unit}{_between([speed * each for each in faster], rate)}" for speed, unit in speeds),
-        )
+    yield pieces(
+        words(
+            figure(estimate.step_s, seconds, tone=tone, bold=True), Run(" per step", tone, bold=True),
+            _between(_steps(estimate), seconds),
+            *(() if estimate.calibrated else words("  ", Run(UNCALIBRATED, "warn", badge=True, bold=True))),
+        ),
+        words(figure(estimate.mfu_ratio, percent, tone="strong"), Run(" MFU", "strong"), _between(share, percent)),
+        *(words(figure(speed, rate), f" {unit}{_between([speed * each for each in faster], rate)}") for speed, unit in speeds),
     )
-    yield Pieces(pieces=_memory(estimate))
+    yield pieces(*_memory(estimate))
     if estimate.interval is not None:
-        yield Pieces(pieces=_chances(estimate, estimate.interval.level))
+        yield pieces(*_chances(estimate, estimate.interval.level))
     parts = [
-        f"effective {rate(estimate.effective_tokens_per_s_per_device)} tokens/s/device without bubble, communication and host",
-        _bubble(estimate), f"HFU {percent(estimate.hfu_ratio)}",
+        words("effective ", figure(estimate.effective_tokens_per_s_per_device, rate),
+              " tokens/s/device without bubble, communication and host"),
+        words(_bubble(estimate)), words("HFU ", figure(estimate.hfu_ratio, percent)),
     ]
     if estimate.linearity_ratio is not None:
         baseline = estimate.linearity_baseline_devices
-        parts.append(f"linearity {estimate.linearity_ratio:.2f}" + (f" against {baseline} devices" if baseline else ""))
-    parts.append(f"{rate(estimate.samples_per_s)} samples/s")
+        against = f" against {baseline} devices" if baseline else ""
+        linearity = Run(f"{estimate.linearity_ratio:.2f}", value=estimate.linearity_ratio, unit="ratio")
+        parts.append(words("linearity ", linearity, against))
+    parts.append(words(figure(estimate.samples_per_s, rate), " samples/s"))
     if estimate.host_memory_per_node_bytes > 0:
-        parts.append(f"host memory {gib(estimate.host_memory_per_node_bytes)} per node")
-    yield Pieces(pieces=parts)
+        parts.append(words("host memory ", figure(estimate.host_memory_per_node_bytes, gib), " per node"))
+    yield pieces(*parts)
     if estimate.linearity_baseline_label not in (None, estimate.label):
-        yield Text(f"  linearity compares with {estimate.linearity_baseline_label}", style="dim")
-    yield Pieces(pieces=(*convention(estimate), f"calibration {estimate.calibration}"), style="dim")
+        yield line(f"linearity compares with {estimate.linearity_baseline_label}", kind="small", indent=2)
+    yield pieces(*convention(estimate), f"calibration {estimate.calibration}", kind="small")
 
 
 def _bubble(estimate: Estimate) -> str:
@@ -124,17 +102,16 @@ def _bubble(estimate: Estimate) -> str:
     return f"{share} on the busiest stage, {mean} on the mean one, {formula} by formula"
 
 
-def _memory(estimate: Estimate) -> list[Text | str]:
+def _memory(estimate: Estimate) -> Iterator[str | Run]:
     """Reserved against capacity, where it is fullest, and how far it may reach."""
     reserved, capacity = estimate.memory_reserved_bytes, estimate.memory_capacity_bytes
-    pieces: list[Text | str] = [f"memory {gib_of(reserved, capacity)} ({percent(reserved / capacity, 0)})"]
+    yield f"memory {gib_of(reserved, capacity)} ({percent(reserved / capacity, 0)})"
     if not estimate.fits:
         short = f": short of {gib(reserved - capacity)}" if reserved > capacity else ""
-        pieces.append(Text(f"DOES NOT FIT{short}", style="bold red"))
+        yield Run(f"DOES NOT FIT{short}", "bad", bold=True)
     peaks = estimate.interval.memory_peak_bytes if estimate.interval else ()
-    pieces.append(f"stage {estimate.peak_stage} is fullest, {gib(estimate.memory_peak_bytes)} allocated{_between(peaks, gib)}")
-    pieces.append(f"upper bound {gib(estimate.memory_upper_bytes)}")
-    return pieces
+    yield f"stage {estimate.peak_stage} is fullest, {gib(estimate.memory_peak_bytes)} allocated{_between(peaks, gib)}"
+    yield f"upper bound {gib(estimate.memory_upper_bytes)}"
 
 
 def _steps(estimate: Estimate) -> Sequence[float]:
@@ -151,38 +128,44 @@ def _between(ends: Sequence[float], words: Callable[[float], str]) -> str:
     return f" ({number if gap and high.endswith(f' {unit}') else low}-{high})"
 
 
-def _chances(estimate: Estimate, level: float) -> list[Text | str]:
+def _chances(estimate: Estimate, level: float) -> Iterator[str | Words]:
     """What the brackets hold, and how likely the layout runs; 0 is said by a framework that refuses, never by a calibration."""
     fits, finishes = estimate.memory_fit_probability, estimate.fit_probability
-    ends = f"a run finishes with {chance(finishes)} probability" if finishes else "no run finishes: refused, see the notes"
-    return [
-        f"brackets hold {percent(level, 0)} of runs",
-        Text(f"fits in memory with {chance(fits)} probability", style="bold red" if fits < LIKELY else ""),
-        Text(ends, style="bold red" if finishes < LIKELY else ""),
-    ]
+    yield f"brackets hold {percent(level, 0)} of runs"
+    yield _probability("fits in memory with ", fits)
+    yield _probability("a run finishes with ", finishes) if finishes else words(
+        Run("no run finishes: refused, see the notes", "bad", bold=True))
 
 
-def standing(case: Case, estimate: Estimate) -> Iterator[RenderableType]:
+def _probability(what: str, ratio: float) -> Words:
+    """A probability in red where it is more likely not so."""
+    tone: Tone = "bad" if ratio < LIKELY else ""
+    return tuple(
+        replace(each, tone=tone, bold=bool(tone)) for each in words(what, figure(ratio, chance), " probability")
+    )
+
+
+def standing(case: Case, estimate: Estimate) -> Iterator[Block]:
     """What stands behind the figures: a profile of the cluster; runs of this very kind, of kin, or none; nothing for the priors."""
     known = case.calibration.uncertainty
     measured = case.cluster.measured
     if measured is not None:
-        yield Text(f"  figures of {measured.name} measured by a profile of {measured.version}", style="dim")
+        yield line(f"figures of {measured.name} measured by a profile of {measured.version}", kind="small", indent=2)
     grade = (estimate.grades or {}).get("step_s")
     if known is None or grade is None:
         return
     device, framework = case.cluster.device, case.implementation.family
-    cell = f"{device.name} under {framework} in {case.training.precision.name}"
+    own = f"{device.name} under {framework} in {case.training.precision.name}"
     runs = {level: known.seen.get(level, 0) for level in ("cell", "device", "framework", "family")}
     if grade == "calibrated":
-        yield Text(f"  calibrated on {plural(runs['cell'], 'run')} of {cell}", style="dim")
+        yield line(f"calibrated on {plural(runs['cell'], 'run')} of {own}", kind="small", indent=2)
         return
     names = {"device": device.name, "family": f"{device.family} devices", "framework": framework}
     kin = ", ".join(f"{plural(runs[level], 'run')} of {name}" for level, name in names.items() if runs[level])
-    words = f"KIN  no run of {cell} stands behind this; borrowed from its kin: {kin}"
+    said = f"KIN  no run of {own} stands behind this; borrowed from its kin: {kin}"
     if grade != "kin":
-        words = f"ANALYTIC  no run of {cell} or of its kin stands behind this: formulas and priors, moved by what all runs share"
-    yield Padding(Text(words, style="bold yellow"), (0, 0, 0, 2))
+        said = f"ANALYTIC  no run of {own} or of its kin stands behind this: formulas and priors, moved by what all runs share"
+    yield line(Run(said, bold=True), kind="note", indent=2)
 
 
 def convention(estimate: Estimate) -> tuple[str, str]:

@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rich import box
-from rich.padding import Padding
-from rich.table import Table
-from rich.text import Text
-
 from meshwright.domain.label import recompute_word
-from meshwright.report.bars import Part, StackedBar
-from meshwright.report.folded import FoldedLabel
+from meshwright.report.blocks import Bar, Block, Cell, Columns, Part, Run, Section, Table, cell, figure, line, table, words
 from meshwright.report.headline import UNCALIBRATED
-from meshwright.units import GIB
-from meshwright.words import list_of, narrow_chance, percent, rate, seconds, small
+from meshwright.words import bare_gib, gib, list_of, narrow_chance, percent, rate, seconds, small
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
-
     from meshwright.domain.layout import Layout
     from meshwright.search.result import Objective, RankedPlan
 
-BAR, MIN_BAR, BAR_OF = 10, 3, "bar"
+BAR, MIN_BAR = 10, 3
 ROOMY = 100
 """Columns of a terminal from which labels leave room for every figure."""
 MAX_CELL = len("full:99")
@@ -69,111 +59,93 @@ _NEUTRAL = ({"1"}, {"-"})
 
 def ranked_table(
     plans: Sequence[RankedPlan], error_ratio: float = 0.0, objective: Objective = "step-time"
-) -> Iterator[RenderableType]:
+) -> Iterator[Section]:
     """The plans in their order; plans that the model cannot tell apart share a letter.
 
     ``error_ratio``: how far two plans must differ to be told apart; 0 where nobody says.
     """
     risk = any(plan.estimate.interval for plan in plans)
     named = _RANKED_BY[objective] + (_RISK if risk and objective != "memory" else "")
-    title = Text.assemble(("Ranked plans", "bold"), (f"  by {'expected ' if named.endswith(_RISK) else ''}{named}", "dim"))
-    if not all(plan.estimate.calibrated for plan in plans):
-        title.append("  ").append(UNCALIBRATED, style="bold black on yellow")
-    yield Padding(title, (1, 0, 0, 0))
-    yield Ranking(plans=plans)
+    remark = f"by {'expected ' if named.endswith(_RISK) else ''}{named}"
+    mark = "" if all(plan.estimate.calibrated for plan in plans) else UNCALIBRATED
+    yield Section(title="Ranked plans", remark=remark, mark=mark,
+                  blocks=(ranking(plans), *_alike(plans, error_ratio, objective)))
+
+
+def _alike(plans: Sequence[RankedPlan], error_ratio: float, objective: Objective) -> Iterator[Block]:
+    """Which plans the model cannot tell apart, and which of them to measure."""
     letters = group_letters(plans)
     size = f" ({percent(error_ratio)})" if error_ratio else ""
-    if objective == "memory":
-        for group, letter in letters.items():
-            ranks = [plan.rank for plan in plans if plan.group == group]
-            alike = f"plans {list_of(ranks)} need the same memory within {percent(error_ratio)}"
-            yield Padding(Text(f"{letter}: {alike}", style="yellow"), (0, 0, 0, 2))
-        return
     for group, letter in letters.items():
         ranks = [plan.rank for plan in plans if plan.group == group]
-        first = plans[0].group == group
-        more = "; --top lists more of them" if len(ranks) == len(plans) else ""
-        wanted = f"{size}: measure these {small(len(ranks))}{more}" if first else ""
-        words = f"expected times of plans {list_of(ranks)} differ by less than the error of the model{wanted}"
-        yield Padding(Text(f"{letter}: {words}", style="yellow"), (0, 0, 0, 2))
-    if len(plans) > 1 and plans[0].group not in letters:
-        yield Padding(Text(f"plan 1 leads the others by more than the error of the model{size}", style="yellow"), (0, 0, 0, 2))
+        said = f"plans {list_of(ranks)} need the same memory within {percent(error_ratio)}"
+        if objective != "memory":
+            more = "; --top lists more of them" if len(ranks) == len(plans) else ""
+            wanted = f"{size}: measure these {small(len(ranks))}{more}" if plans[0].group == group else ""
+            said = f"expected times of plans {list_of(ranks)} differ by less than the error of the model{wanted}"
+        yield line(Run(f"{letter}: {said}", "warn"), indent=2)
+    if objective != "memory" and len(plans) > 1 and plans[0].group not in letters:
+        yield line(Run(f"plan 1 leads the others by more than the error of the model{size}", "warn"), indent=2)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ranking:
+def ranking(plans: Sequence[RankedPlan]) -> Table:
     """The table with a column per knob where there is room, and with labels where there is not."""
+    knobs = {name: [own(plan.layout) for plan in plans] for name, own in KNOBS.items()}
+    knobs = {name: cells for name, cells in knobs.items() if name in _ALWAYS or set(cells) not in _NEUTRAL}
+    footnotes = _shorten(knobs.get("recompute", []))
+    letters, figures = group_letters(plans), _figures(plans)
+    before = len(figures) - 1  # the bar of the memory stands before its figure
+    head = ("#", "", *knobs, "layout", *list(figures)[:before], "", *list(figures)[before:])
+    first = 2 + len(knobs)
+    rows = []
+    for place, plan in enumerate(plans):
+        own = [each[place] for each in figures.values()]
+        rows.append((
+            str(plan.rank), Run(letters.get(plan.group, ""), "warn"),
+            *(Run(cells[place], "dim" if cells[place] in {"1", "-"} else "") for cells in knobs.values()),
+            Cell(words=words(plan.label), label=True), *own[:before], _used(plan), *own[before:],
+        ))
+    labels, bar, speed = first, first + 1 + before, head.index("tok/s/dev")
+    figured = (*range(first + 1, len(head)),)
+    barless = tuple(each for each in figured if each != bar)
+    fewest = tuple(each for each in barless if each != speed)
+    wide = tuple(range(first))
+    left = {1, labels, bar, *(2 + place for place, name in enumerate(knobs) if name in _WORDS)}
+    notes = ["s: sequence parallel"] if any(plan.layout.sequence_parallel for plan in plans) else []
+    notes += ["zero n/k: shard group of k"] if any("/" in each for each in knobs["zero"]) else []
+    return table(
+        head, rows, right=set(range(len(head))) - left, whole=set(range(len(head))) - {labels, bar}, look="tight", bold=(0,),
+        notes=tuple(words(each) for each in (["; ".join(notes)] if notes else []) + footnotes),
+        choices=(
+            *(Columns(shown=(*wide, *each), notes=True) for each in (figured, barless, fewest)),
+            Columns(shown=(0, 1, labels, *figured), from_width=ROOMY), Columns(shown=(0, 1, labels, *fewest)),
+        ),
+    )
 
-    plans: Sequence[RankedPlan]
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """The wide table, or the narrow one."""
-        columns = {name: [cell(plan.layout) for plan in self.plans] for name, cell in KNOBS.items()}
-        columns = {name: cells for name, cells in columns.items() if name in _ALWAYS or set(cells) not in _NEUTRAL}
-        footnotes = _shorten(columns.get("recompute", []))
-        without = (frozenset[str](), frozenset({BAR_OF}), frozenset({BAR_OF, "tok/s/dev"}))
-        tables = (Padding(self._table(columns, without=each), (0, 0, 0, 2)) for each in without)
-        room = options.update(max_width=10 * options.max_width)
-        wide = next((each for each in tables if console.measure(each, options=room).minimum <= options.max_width), None)
-        if wide is None:
-            labels = {"layout": [plan.label for plan in self.plans]}
-            yield Padding(self._table(labels, without[-1] if options.max_width < ROOMY else without[0]), (0, 0, 0, 2))
-            return
-        yield wide
-        notes = ["s: sequence parallel"] if any(plan.layout.sequence_parallel for plan in self.plans) else []
-        notes += ["zero n/k: shard group of k"] if any("/" in cell for cell in columns["zero"]) else []
-        for note in (["; ".join(notes)] if notes else []) + footnotes:
-            yield Text(f"  {note}", style="dim")
+def _used(plan: RankedPlan) -> Bar:
+    estimate = plan.estimate
+    used = Part(name="memory", letter="#", style="green" if estimate.fits else "red", value=estimate.memory_reserved_bytes)
+    return Bar(parts=(used,), scale=estimate.memory_capacity_bytes, width=BAR, least=MIN_BAR)
 
-    def _table(self, columns: Mapping[str, Sequence[str]], without: frozenset[str] = frozenset()) -> Table:
-        """Rank, group, the given columns, and the figures; ``without`` those for which there is no room."""
-        letters = group_letters(self.plans)
-        table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1), collapse_padding=True)
-        table.add_column("#", justify="right", no_wrap=True)
-        table.add_column("", no_wrap=True)
-        for name, cells in columns.items():
-            whole = 0 if name == "layout" else max(map(len, (name, *cells)))
-            table.add_column(name, no_wrap=name != "layout", overflow="fold", min_width=whole or None)
-            table.columns[-1].justify = "left" if name in _WORDS else "right"
-        figures = {name: cells for name, cells in self._figures().items() if name not in without}
-        bar = BAR_OF not in without
-        for name, cells in figures.items():
-            if bar and name == "GiB":
-                table.add_column("")
-            table.add_column(name, justify="right", no_wrap=True, min_width=max(map(len, (name, *cells))))
-        for place, plan in enumerate(self.plans):
-            estimate = plan.estimate
-            used = Part(name="memory", letter="#", style="green" if estimate.fits else "red",
-                        value=estimate.memory_reserved_bytes)
-            shown: list[RenderableType] = [cells[place] for cells in figures.values()]
-            if bar:
-                shown.insert(
-                    list(figures).index("GiB"),
-                    StackedBar(parts=[used], scale=estimate.memory_capacity_bytes, width=BAR, least=MIN_BAR),
-                )
-            table.add_row(
-                str(plan.rank), Text(letters.get(plan.group, ""), style="yellow"),
-                *[
-                    FoldedLabel(cells[place]) if name == "layout"
-                    else Text(cells[place], style="dim" if cells[place] in {"1", "-"} else "") for name, cells in columns.items()
-                ],
-                *shown, style="bold" if place == 0 else "",
-            )
-        return table
 
-    def _figures(self) -> dict[str, list[str]]:
-        """Column -> cells: what plans are ranked by, where it is known apart from the step, what it is made of, and speeds."""
-        estimates = [plan.estimate for plan in self.plans]
-        risk = any(each.interval for each in estimates)
-        figures = {"expected": [seconds(each.expected_step_s) for each in estimates]} if risk else {}
-        figures["step"] = [seconds(each.step_s) for each in estimates]
-        if risk:
-            figures["fits"] = [narrow_chance(each.memory_fit_probability) for each in estimates]
-        return figures | {
-            "MFU": [percent(each.mfu_ratio) for each in estimates],
-            "tok/s/dev": [rate(each.tokens_per_s_per_device) for each in estimates],
-            "GiB": [f"{each.memory_reserved_bytes / GIB:.1f}/{each.memory_capacity_bytes / GIB:.0f}" for each in estimates],
-        }
+def _figures(plans: Sequence[RankedPlan]) -> dict[str, list[Run | Cell]]:
+    """Column -> cells: what plans are ranked by, where it is known apart from the step, what it is made of, and speeds."""
+    estimates = [plan.estimate for plan in plans]
+    risk = any(each.interval for each in estimates)
+    found: dict[str, list[Run | Cell]] = {}
+    if risk:
+        found["expected"] = [figure(each.expected_step_s, seconds) for each in estimates]
+    found["step"] = [figure(each.step_s, seconds) for each in estimates]
+    if risk:
+        found["fits"] = [figure(each.memory_fit_probability, narrow_chance) for each in estimates]
+    found["MFU"] = [figure(each.mfu_ratio, percent) for each in estimates]
+    found["tok/s/dev"] = [figure(each.tokens_per_s_per_device, rate) for each in estimates]
+    found["GiB"] = [
+        cell(figure(each.memory_reserved_bytes, bare_gib), "/", figure(each.memory_capacity_bytes, bare_gib, 0))
+        for each in estimates
+    ]
+    return found
 
 
 def _shorten(cells: list[str]) -> list[str]:
@@ -191,7 +163,7 @@ def group_letters(plans: Sequence[RankedPlan]) -> dict[int, str]:
     return {group: chr(ord("a") + place % 26) for place, group in enumerate(shared)}
 
 
-def pareto_table(front: Sequence[RankedPlan], objective: Objective = "step-time") -> Iterator[RenderableType]:
+def pareto_table(front: Sequence[RankedPlan], objective: Objective = "step-time") -> Iterator[Section]:
     """Plans that no other beats in expected time and memory (and devices) at once, from the best by what is ranked by on."""
     title = "Less memory for more time"
     if objective == "memory":
@@ -200,33 +172,27 @@ def pareto_table(front: Sequence[RankedPlan], objective: Objective = "step-time"
         fastest = min((plan.estimate.expected_step_s for plan in front), default=0.0)
         near = [plan for plan in front if plan.estimate.expected_step_s <= MAX_SLOWDOWN * fastest][:MAX_FRONT]
     if len(near) > 1:
-        yield Padding(Text(title, style="bold"), (1, 0, 0, 0))
-        yield Padding(_beside(near), (0, 0, 0, 2))
+        yield Section(title=title, blocks=(_beside(near),))
 
 
-def riskier_table(riskier: Sequence[RankedPlan]) -> Iterator[RenderableType]:
+def riskier_table(riskier: Sequence[RankedPlan]) -> Iterator[Section]:
     """Plans that take less time than the first where they fit, but are expected to take more."""
     if riskier:
-        yield Padding(Text("Faster where they fit, but less likely to fit", style="bold"), (1, 0, 0, 0))
-        yield Padding(_beside(riskier), (0, 0, 0, 2))
+        yield Section(title="Faster where they fit, but less likely to fit", blocks=(_beside(riskier),))
 
 
 def _beside(plans: Sequence[RankedPlan]) -> Table:
     """Plans by time, probability and memory, with their labels."""
     risk = any(plan.estimate.interval for plan in plans)
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1))
     fewer = len({plan.layout.world for plan in plans}) > 1
     names = (*(("expected", "step", "fits") if risk else ("step",)), "MFU", "memory", *(("devices",) if fewer else ()))
-    for name in names:
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("layout", overflow="fold")
+    rows: list[tuple[str | Run | Cell, ...]] = []
     for plan in plans:
         estimate = plan.estimate
-        expected = [seconds(estimate.expected_step_s)] if risk else []
-        fits = [narrow_chance(estimate.memory_fit_probability)] if risk else []
-        table.add_row(
-            *expected, seconds(estimate.step_s), *fits, percent(estimate.mfu_ratio),
-            f"{estimate.memory_reserved_bytes / GIB:.1f} GiB",
-            *([f"{plan.layout.world:,}"] if fewer else []), FoldedLabel(plan.label),
-        )
-    return table
+        rows.append((
+            *([figure(estimate.expected_step_s, seconds)] if risk else []), figure(estimate.step_s, seconds),
+            *([figure(estimate.memory_fit_probability, narrow_chance)] if risk else []), figure(estimate.mfu_ratio, percent),
+            figure(estimate.memory_reserved_bytes, gib), *([f"{plan.layout.world:,}"] if fewer else []),
+            Cell(words=words(plan.label), label=True),
+        ))
+    return table((*names, "layout"), rows, right=range(len(names)), whole=range(len(names)))

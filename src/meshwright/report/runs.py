@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.padding import Padding
 from rich.text import Text
 
-from meshwright.report.blocks import Run, pieces
-from meshwright.report.blocks import words as line_of
+from meshwright.report.blocks import Block, Run, pieces, words
 from meshwright.report.pieces import Pieces
 from meshwright.words import count, gib, integer, percent, plural, rate, seconds
 
@@ -30,21 +29,20 @@ _NOUNS = {
 """A quantity that differs -> what it counts."""
 
 
-def closest_line(near: Near | None) -> Iterator[Any]:
+def closest_line(near: Near | None) -> Iterator[Block]:
     """The closest published run, beside a prediction: layout, figures, how it differs, source; nothing where none is near."""
     if near is None:
         return
     run = near.cell.best
-    yield pieces(
-        line_of("closest published run ", Run(run.label, "strong")), *_figures(run), f"{run.id}: {_framework(run)}",
-        *([tried] if (tried := _tried(near.cell)) else []), difference_words(near), kind="small", above=True,
-    )
+    others = [tried] if (tried := _tried(near.cell)) else []
+    yield pieces(words("closest published run ", Run(run.label, "strong")), *_figures(run), f"{run.id}: {_framework(run)}", *others,
+                 difference_words(near), kind="small", above=True)
 
 
 def difference_words(near: Near) -> str:
     """What differs, in words; the largest part first."""
-    words = [_difference(each) for each in near.differs]
-    return f"differs: {'; '.join(words)}" if words else "the same model, devices and batch, as far as asked"
+    found = [_difference(each) for each in near.differs]
+    return f"differs: {'; '.join(found)}" if found else "the same model, devices and batch, as far as asked"
 
 
 def nearest_list(found: Sequence[Near], total: int) -> Iterator[RenderableType]:
@@ -55,7 +53,7 @@ def nearest_list(found: Sequence[Near], total: int) -> Iterator[RenderableType]:
         yield Padding(Pieces(pieces=[_head(run), Text(run.id, style="cyan"), _framework(run)]), (1, 0, 0, 0))
         layout = Text(run.label, style="bold") if run.label else Text(f"none of {cell.failed} tried ran", style="red")
         yield Pieces(pieces=[layout, *_steps(run), *_figures(run)], indent=4)
-        tried = [others] if run.label and (others := _tried(cell)) else []
+        tried = [said] if run.label and (said := _tried(cell)) else []
         yield Pieces(pieces=[*tried, difference_words(near)], indent=4, style="dim")
 
 

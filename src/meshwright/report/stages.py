@@ -5,20 +5,12 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from rich import box
-from rich.padding import Padding
-from rich.table import Table
-from rich.text import Text
-
 from meshwright.estimate.host_memory import REASONS
-from meshwright.report.bars import MIN_BAR, Legend, Part, StackedBar
-from meshwright.units import GIB
-from meshwright.words import count, gib, seconds
+from meshwright.report.blocks import Bar, Legend, Part, Section, figure, line, table
+from meshwright.words import bare_gib, count, gib, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from rich.console import RenderableType
 
     from meshwright.domain.estimate import Estimate, Stage
 
@@ -31,48 +23,44 @@ PARTS = (
     ("overhead", "V", "bright_black"),
 )
 MAX_STAGES = 12
-BAR = 40
+BAR, MIN_BAR = 40, 10
 
 
-def stage_memory(estimate: Estimate) -> Iterator[RenderableType]:
+def stage_memory(estimate: Estimate) -> Iterator[Section]:
     """One bar per stage with a legend; of many stages the first, the fullest and the last."""
     stages = shown(estimate)
     uneven = any(len(set(stage.chunk_layers)) > 1 for stage in estimate.stages)
-    most = max(stage.memory.reserved_bytes for stage in stages)
-    scale = max(most, estimate.memory_capacity_bytes)
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1))
-    for name, side in (("stage", "right"), ("layers", "right"), ("weights", "right")):
-        table.add_column(name, justify=side, no_wrap=True)  # type: ignore[arg-type]
-    table.add_column(f"memory, to {gib(scale)}", min_width=MIN_BAR)
-    for name in ("GiB", "forward", "backward"):
-        table.add_column(name, justify="right", no_wrap=True)
+    capacity = estimate.memory_capacity_bytes
+    scale = max(capacity, *(stage.memory.reserved_bytes for stage in stages))
+    rows = []
     for stage in stages:
-        full = stage.memory.reserved_bytes > estimate.memory_capacity_bytes
+        full, held = stage.memory.reserved_bytes > capacity, stage.memory.reserved_bytes
         mark = "*" if stage.stage == estimate.peak_stage else " "
-        table.add_row(
-            f"{mark}{stage.stage}", f"{stage.layers}{_chunks(stage)}" if uneven else str(stage.layers), count(stage.parameters),
-            StackedBar(parts=_parts(stage), scale=scale, width=BAR, limit=estimate.memory_capacity_bytes),
-            Text(f"{stage.memory.reserved_bytes / GIB:.1f}", style="bold red" if full else ""),
-            seconds(stage.forward_s), seconds(stage.backward_s),
-        )
-    yield Padding(Text("Memory by stage", style="bold"), (1, 0, 0, 0))
-    yield Padding(table, (0, 0, 0, 2))
-    yield Legend(parts=_parts(stages[0]))
+        rows.append((
+            f"{mark}{stage.stage}", f"{stage.layers}{_chunks(stage)}" if uneven else str(stage.layers),
+            figure(stage.parameters, count), Bar(parts=_parts(stage), scale=scale, width=BAR, limit=capacity),
+            figure(held, bare_gib, tone="bad" if full else "", bold=full), figure(stage.forward_s, seconds),
+            figure(stage.backward_s, seconds),
+        ))
+    head = ("stage", "layers", "weights", f"memory, to {gib(scale)}", "GiB", "forward", "backward")
+    places = {0, 1, 2, 4, 5, 6}
     hidden = len(estimate.stages) - len(stages)
     more = f"; {hidden} stages between are not shown" if hidden else ""
     chunks = "; in brackets the layers of its chunks" if uneven else ""
-    yield Text(f"  * fullest stage{chunks}; seconds are per micro-batch{more}", style="dim")
+    yield Section(title="Memory by stage", blocks=(
+        table(head, rows, right=places, whole=places, least=((3, MIN_BAR),)), Legend(parts=_parts(stages[0])),
+        line(f"* fullest stage{chunks}; seconds are per micro-batch{more}", kind="small", indent=2),
+    ))
 
 
-def host_memory(estimate: Estimate) -> Iterator[RenderableType]:
+def host_memory(estimate: Estimate) -> Iterator[Section]:
     """The host memory of a node, each part with its reason."""
     parts = estimate.host_memory_bytes
     if parts is None:
         return
-    yield Padding(Text.assemble(("Host memory of a node", "bold"), f"  {gib(parts.total_bytes)}"), (1, 0, 0, 0))
-    for name, reason in REASONS.items():
-        if value := getattr(parts, name):
-            yield Padding(Text(f"{name:<11}{gib(value):>11}  {reason}"), (0, 0, 0, 2))
+    rows = [(name, figure(value, gib), reason) for name, reason in REASONS.items() if (value := getattr(parts, name))]
+    told = table(["", "", ""], rows, right=[1], whole=[0, 1], look="plain", least=((0, 10), (1, 10)))
+    yield Section(title="Host memory of a node", remark=gib(parts.total_bytes), blocks=(told,))
 
 
 def shown(estimate: Estimate) -> list[Stage]:
@@ -93,6 +81,6 @@ def _chunks(stage: Stage) -> str:
     return f" ({'+'.join(f'{times}x{layers}' if times > 1 else str(layers) for layers, times in runs)})"
 
 
-def _parts(stage: Stage) -> list[Part]:
+def _parts(stage: Stage) -> tuple[Part, ...]:
     """The parts of a stage's memory, in the order of the bar."""
-    return [Part(name=name, letter=letter, style=style, value=getattr(stage.memory, name)) for name, letter, style in PARTS]
+    return tuple(Part(name=name, letter=letter, style=style, value=getattr(stage.memory, name)) for name, letter, style in PARTS)

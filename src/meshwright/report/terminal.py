@@ -5,10 +5,11 @@ Words and figures are those of the view; here is only where they stand and how t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from rich import box
+from rich.cells import cell_len
 from rich.padding import Padding
 from rich.table import Table as RichTable
 from rich.text import Text
@@ -41,8 +42,11 @@ if TYPE_CHECKING:
 STYLES = {"": "", "strong": "bold", "dim": "dim", "good": "green", "bad": "red", "warn": "yellow", "accent": "cyan"}
 """Tone -> style."""
 MARK = "bold black on yellow"
+BADGE = 8
+"""Columns of a badge that begins a line."""
 LOOKS: dict[str, dict[str, Any]] = {
     "ruled": {"box": box.SIMPLE_HEAD, "show_edge": False, "pad_edge": False, "padding": (0, 1)},
+    "tight": {"box": box.SIMPLE_HEAD, "show_edge": False, "pad_edge": False, "padding": (0, 1), "collapse_padding": True},
     "close": {"box": box.SIMPLE_HEAD, "show_edge": False, "pad_edge": False, "padding": (0, 1, 0, 0)},
     "plain": {"box": None, "show_header": False, "pad_edge": False, "padding": (0, 1)},
     "grid": {"box": None, "show_header": False, "show_edge": False, "pad_edge": False, "padding": (0, 2), "collapse_padding": True},
@@ -87,7 +91,7 @@ def text_of(said: Words, style: str = "") -> Text:
 
 def style_of(run: Run) -> str:
     """The style of a run."""
-    if run.badge and run.tone == "warn":
+    if run.badge and run.bold and run.tone == "warn":
         return MARK
     return " ".join(filter(None, ("bold" if run.bold else "", STYLES[run.tone])))
 
@@ -100,6 +104,8 @@ def _heading(section: Section) -> Text:
 def _paragraph(part: Paragraph) -> RenderableType:
     style = {"small": "dim", "note": "yellow"}.get(part.kind, "")
     said = Text("- " if part.kind == "item" else "").append_text(text_of(part.words, style))
+    if part.kind == "head" and part.words[0].badge:
+        said = text_of((replace(part.words[0], text=f"{part.words[0].text:<{BADGE}}"), *part.words[1:]), style)
     if part.whole:
         return _placed(Text(" " * part.indent, no_wrap=True, overflow="ignore").append_text(said), 0, part.above)
     return _placed(said, part.indent, part.above)
@@ -140,6 +146,9 @@ def _rich_table(table: Table, shown: Sequence[int]) -> RichTable:
     """The table with some of its columns."""
     told = RichTable(**LOOKS[table.look])
     least = dict(table.least)
+    if table.choices:  # whether a choice fits is seen only where columns that are never broken keep their width
+        columns = ((place, [_said(row[place]) for row in table.rows]) for place in table.whole)
+        least |= {place: max(map(cell_len, (table.head[place], *own))) for place, own in columns}
     for place in shown:
         told.add_column(
             table.head[place], justify="right" if place in table.right else "left", no_wrap=place in table.whole,
@@ -148,13 +157,15 @@ def _rich_table(table: Table, shown: Sequence[int]) -> RichTable:
     for number, row in enumerate(table.rows):
         if number in table.ruled:
             told.add_section()
-        told.add_row(*(_cell(row[place]) for place in shown))
+        told.add_row(*(_cell(row[place]) for place in shown), style="bold" if number in table.bold else "")
     return told
 
 
 def _cell(cell: Cell) -> RenderableType:
     if cell.bar is not None:
         return _bar(cell.bar)
+    if cell.key is not None:
+        return Text(cell.key.letter, style=cell.key.style)
     return FoldedLabel(_said(cell)) if cell.label else text_of(cell.words)
 
 
@@ -178,7 +189,7 @@ class _Chosen:
         room = options.update(max_width=10 * options.max_width)
         for choice in self.table.choices:
             told = _rich_table(self.table, choice.shown)
-            forced = choice.from_width is not None and options.max_width >= choice.from_width
+            forced = choice.from_width is not None and options.max_width + self.table.indent >= choice.from_width
             if forced or console.measure(told, options=room).minimum <= options.max_width:
                 break
         yield told

@@ -4,18 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rich.padding import Padding
-from rich.table import Table
-from rich.text import Text
-
 from meshwright.estimate.breakdown import STALLS, STRAGGLERS
-from meshwright.report.bars import Part, StackedBar
+from meshwright.report.blocks import Bar, Cell, Part, Run, Section, figure, table
 from meshwright.words import percent, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from rich.console import RenderableType
 
     from meshwright.domain.estimate import Estimate
 
@@ -44,20 +38,13 @@ def parts_of(estimate: Estimate) -> list[Part]:
     return parts + [Part(name=name, letter=letter, style=style, value=waited.get(term, 0.0)) for term, name, letter, style in WAITS]
 
 
-def time_split(estimate: Estimate) -> Iterator[RenderableType]:
+def time_split(estimate: Estimate) -> Iterator[Section]:
     """One bar, then every part that is not zero, and their sum."""
-    parts = parts_of(estimate)
-    total = estimate.time.total_s()
-    yield Padding(Text("Time of one step", style="bold"), (1, 0, 0, 0))
-    yield Padding(StackedBar(parts=parts, scale=total, width=BAR), (0, 0, 0, 2))
-    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 1))
-    table.add_column(no_wrap=True)
-    table.add_column(no_wrap=True)
-    table.add_column(justify="right", no_wrap=True)
-    table.add_column(justify="right", no_wrap=True)
-    for part in parts:
-        if part.value > 0:
-            share = part.value / total
-            table.add_row(Text(part.letter, style=part.style), part.name, seconds(part.value), percent(share))
-    table.add_row("=", Text("step", style="bold"), Text(seconds(total), style="bold"), percent(1.0))
-    yield Padding(table, (0, 0, 0, 2))
+    parts, total = parts_of(estimate), estimate.time.total_s()
+    rows: list[tuple[str | Run | Cell, ...]] = [
+        (Cell(key=part), part.name, figure(part.value, seconds), figure(part.value / total, percent))
+        for part in parts if part.value > 0
+    ]
+    rows.append(("=", Run("step", "strong"), figure(total, seconds, tone="strong"), figure(1.0, percent)))
+    told = table(["", "", "", ""], rows, right=[2, 3], whole=range(4), look="plain")
+    yield Section(title="Time of one step", blocks=(Bar(parts=tuple(parts), scale=total, width=BAR), told))

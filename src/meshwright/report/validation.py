@@ -126,7 +126,8 @@ def _grouped(noun: str, names: Sequence[str], groups: Sequence[tuple[Sequence[st
 def _step_scores(found: Scores) -> list[Value]:
     return [
         figure(found.n, integer), _share(found.step_mape_ratio), _share(found.step_median_ape_ratio),
-        _signed(found.step_bias_ratio), _correlation(found.spearman), _share(found.noise_ratio), _share(found.constant_hfu_mape_ratio),
+        _signed(found.step_bias_ratio), _correlation(found.spearman), _share(found.noise_ratio),
+        _share(found.constant_hfu_mape_ratio),
     ]
 
 

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rich.padding import Padding
-from rich.table import Table
-from rich.text import Text
-
+from meshwright.report.blocks import Block, Run, Table, Tone, line, table
 from meshwright.words import gib, integer, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from rich.console import RenderableType
 
     from meshwright.domain.estimate import Infeasible, Unmet
 
@@ -29,26 +24,24 @@ def amount(value: float, unit: str) -> str:
             return f"{value:,.6g} {unit}".rstrip()
 
 
-def infeasible(verdict: Infeasible) -> Iterator[RenderableType]:
+def infeasible(verdict: Infeasible) -> Iterator[Block]:
     """Every unmet constraint with its terms and levers."""
-    yield Padding(Text("Nothing fits.", style="bold red"), (1, 0, 0, 0))
+    yield line(Run("Nothing fits.", "bad", bold=True), above=True)
     for unmet in verdict.unmet:
-        yield from _unmet(unmet)
+        yield line(unmet.constraint, indent=2)
+        yield unmet_table(unmet)
+        if unmet.levers:
+            yield line(Run("What would close the gap", "strong"), indent=2)
+        for lever in unmet.levers:
+            yield line(lever, kind="item", indent=4)
 
 
-def _unmet(unmet: Unmet) -> Iterator[RenderableType]:
-    """One constraint."""
-    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 1))
-    table.add_column(no_wrap=True)
-    table.add_column(justify="right", no_wrap=True)
-    table.add_row("demanded", amount(unmet.demand, unmet.unit))
-    table.add_row("bound", amount(unmet.bound, unmet.unit))
-    table.add_row(Text("short of", style="bold"), Text(amount(unmet.gap, unmet.unit), style="bold red"))
-    for name, value in unmet.terms.items():
-        table.add_row(Text(f"  {name}", style="dim"), Text(amount(value, unmet.unit), style="dim"))
-    yield Text(f"  {unmet.constraint}")
-    yield Padding(table, (0, 0, 0, 2))
-    if unmet.levers:
-        yield Text("  What would close the gap", style="bold")
-    for lever in unmet.levers:
-        yield Padding(Text(f"- {lever}"), (0, 0, 0, 4))
+def unmet_table(unmet: Unmet) -> Table:
+    """What one constraint takes against what there is, to the byte."""
+    def said(value: float, tone: Tone = "", *, bold: bool = False) -> Run:
+        return Run(amount(value, unmet.unit), tone, bold=bold, value=value, unit=unmet.unit)
+
+    rows: list[tuple[str | Run, Run]] = [("demanded", said(unmet.demand)), ("bound", said(unmet.bound)),
+            (Run("short of", "strong"), said(unmet.gap, "bad", bold=True))]
+    rows += [(Run(f"  {name}", "dim"), said(value, "dim")) for name, value in unmet.terms.items()]
+    return table(["", ""], rows, right=[1], whole=[0, 1], look="plain")

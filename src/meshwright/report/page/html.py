@@ -310,6 +310,10 @@ def _changed_lines(text: str) -> str:
     return "\n".join(written)
 
 
+def _strong(one: Cell) -> Cell:
+    return replace(one, words=tuple(replace(each, tone=each.tone or "strong") for each in one.words))
+
+
 def _colour(part: Part) -> str:
     return OF_STYLE.get(part.style, BLUE)
 
@@ -317,10 +321,17 @@ def _colour(part: Part) -> str:
 def _with_its_columns(given: Table) -> Table:
     """The table with the columns that its first choice shows, less those that have neither name nor word."""
     shown = given.choices[0].shown if given.choices else range(len(given.head))
-    kept = [place for place in shown if given.head[place] or any(row[place].words or row[place].bar for row in given.rows)]
+    columns = [(place, [row[place] for row in given.rows]) for place in shown]
+    kept = [
+        place for place, cells in columns
+        if not any(one.key for one in cells) and (given.head[place] or any(one.words or one.bar for one in cells))
+    ]
     return replace(
         given, head=tuple(given.head[place] for place in kept),
-        rows=tuple(tuple(row[place] for place in kept) for row in given.rows),
+        rows=tuple(
+            tuple(_strong(row[place]) if number in given.bold else row[place] for place in kept)
+            for number, row in enumerate(given.rows)
+        ),
         right=frozenset(new for new, place in enumerate(kept) if place in given.right),
         code=frozenset(new for new, place in enumerate(kept) if place in given.code),
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-from dataclasses import replace
 from importlib import import_module
 from inspect import getdoc
 from pathlib import Path
@@ -19,16 +18,15 @@ from meshwright.report.blocks import (
     Page,
     Paragraph,
     Section,
-    Table,
     Tile,
     Tiles,
-    drawn_twice,
+    flat,
     words,
 )
 from meshwright.report.estimate import term_table
 from meshwright.report.headline import LIKELY, UNCALIBRATED, case_header, headline, standing
-from meshwright.report.page.drawn import Parted, stacked, waterfall
-from meshwright.report.page.reading import blocks_of, body_of
+from meshwright.report.page.drawn import Parted
+from meshwright.report.page.plots import plot
 from meshwright.report.page.theme import OF_STYLE
 from meshwright.report.stages import PARTS, host_memory, shown, stage_memory
 from meshwright.report.timesplit import parts_of, time_split
@@ -38,8 +36,6 @@ from meshwright.words import chance, gib, percent, rate, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-
-    from rich.console import RenderableType
 
     from meshwright.domain.case import Case
     from meshwright.domain.estimate import Estimate
@@ -60,7 +56,7 @@ def case_line(case: Case) -> str:
 
 def asked_section(case: Case) -> Section:
     """Model, cluster, batch and numbers."""
-    return Section(title="What was asked", blocks=blocks_of(case_header(case)))
+    return Section(title="What was asked", blocks=tuple(case_header(case)))
 
 
 def tiles(estimate: Estimate) -> Tiles:
@@ -93,7 +89,7 @@ def tiles(estimate: Estimate) -> Tiles:
 def more_figures(case: Case, estimate: Estimate) -> Folded:
     """Every other figure of the headline, and what stands behind all of them."""
     return Folded(title="All figures, and what stands behind them",
-                  blocks=(*blocks_of(headline(estimate)), *blocks_of(standing(case, estimate))))
+                  blocks=(*headline(estimate), *standing(case, estimate)))
 
 
 def memory_section(estimate: Estimate) -> Section:
@@ -101,28 +97,21 @@ def memory_section(estimate: Estimate) -> Section:
     stages = shown(estimate)
     rows = [
         Parted(name=f"stage {each.stage}", parts=tuple(getattr(each.memory, name) / GIB for name, *_ in PARTS),
-               word=f"{each.memory.reserved_bytes / GIB:.1f} GiB", over=each.memory.reserved_bytes > estimate.memory_capacity_bytes)
+               word=gib(each.memory.reserved_bytes), over=each.memory.reserved_bytes > estimate.memory_capacity_bytes)
         for each in stages
     ]
-    capacity = estimate.memory_capacity_bytes / GIB
+    capacity = estimate.memory_capacity_bytes
     hidden = len(estimate.stages) - len(stages)
     more = f" {hidden} stages between are not shown." if hidden else ""
-    chart = drawn_twice(
-        lambda width: stacked(
-            rows, [(name, OF_STYLE[style]) for name, _, style in PARTS], width, title="Memory by stage against the capacity",
-            limit=capacity, limit_word=f"usable {capacity:.1f} GiB",
-        ),
+    chart = plot(
+        "stacked", rows=rows, parts=[(name, OF_STYLE[style]) for name, _, style in PARTS],
+        title="Memory by stage against the capacity", limit=capacity / GIB, limit_word=f"usable {gib(capacity)}",
         caption=f"Memory of one device of each stage at its peak; the dashed line is what the trainer may use.{more}",
     )
     return Section(title="Memory by stage", blocks=(
-        chart, Folded(title="As a table", blocks=body_of(stage_memory(estimate))), *_host(host_memory(estimate)),
+        chart, Folded(title="As a table", blocks=flat(stage_memory(estimate))),
+        *(Folded(title=f"{each.title}  {each.remark}", blocks=each.blocks) for each in host_memory(estimate)),
     ))
-
-
-def _host(parts: Iterator[RenderableType]) -> tuple[Block, ...]:
-    blocks = blocks_of(parts)
-    return (Folded(title="".join(each.text for each in blocks[0].words), blocks=blocks[1:]),) if (
-        blocks and isinstance(blocks[0], Paragraph)) else ()
 
 
 def time_section(estimate: Estimate) -> Section:
@@ -132,23 +121,15 @@ def time_section(estimate: Estimate) -> Section:
         (part.name, part.value, f"{seconds(part.value)} \u00b7 {percent(part.value / total)}", OF_STYLE.get(part.style, ""))
         for part in parts_of(estimate) if part.value > 0
     ]
-    chart = drawn_twice(
-        lambda width: waterfall(parts, width, title="Where the step goes"),
+    chart = plot(
+        "waterfall", parts=parts, title="Where the step goes",
         caption=f"Exposed seconds on the busiest stage; they sum to the step of {seconds(total)}.",
     )
     return Section(title="Where the step goes", blocks=(
-        chart, Folded(title="As a table", blocks=tuple(map(_without_letters, body_of(time_split(estimate))[1:]))),
+        chart, Folded(title="As a table", blocks=flat(time_split(estimate))[1:]),
         Folded(title="Down to the formulas: every term of the figures",
-               blocks=(*blocks_of(term_table(estimate)), *_formulas(estimate))),
+               blocks=(*flat(term_table(estimate), headed=True), *_formulas(estimate))),
     ))
-
-
-def _without_letters(block: Block) -> Block:
-    """The table without the letters that a bar of a terminal needs."""
-    if not isinstance(block, Table):
-        return block
-    right = frozenset(place - 1 for place in block.right)
-    return replace(block, head=block.head[1:], rows=tuple(row[1:] for row in block.rows), right=right)
 
 
 def _formulas(estimate: Estimate) -> Iterator[Block]:

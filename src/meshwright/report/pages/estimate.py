@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from meshwright.report.blocks import Page, Section
-from meshwright.report.estimate import limit_lines, note_lines
+from meshwright.report.estimate import limit_lines, note_lines, told_of
 from meshwright.report.packing import packing_lines
-from meshwright.report.page.reading import blocks_of, sections_of
 from meshwright.report.pages.common import (
     asked_section,
     case_line,
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def page_of(answer: EstimateAnswer) -> Page:
-    """The page of an answer."""
+    """The view of an answer."""
     given, estimate = answer.given, answer.estimate
     short = estimate.memory_reserved_bytes - estimate.memory_capacity_bytes
     step = f"{seconds(estimate.step_s)} a step at {percent(estimate.mfu_ratio)} MFU"
@@ -38,14 +37,14 @@ def page_of(answer: EstimateAnswer) -> Page:
     packed = () if given.samples is None else packing_lines(given.samples.figures(), given.case.batch, estimate)
     return page(
         "estimate", fits, subtitle=case_line(given.case), verdict="good" if estimate.fits else "bad",
-        first=(
-            strip(estimate.label), tiles(estimate), *blocks_of(note_lines(answer.notes)),
-            *blocks_of(limit_lines(given.framework.name, answer.limits)),
+        told=tuple(told_of(answer)), first=(
+            strip(estimate.label), tiles(estimate), *note_lines(answer.notes),
+            *limit_lines(given.framework.name, answer.limits),
             more_figures(given.case, estimate),
         ),
         sections=(
             memory_section(estimate), time_section(estimate), pipeline_section(given, estimate), knobs_section(given, estimate),
-            *sections_of(packed)[1], Section(title="The nearest published run", blocks=blocks_of(closest_line(answer.closest))),
+            *packed, Section(title="The nearest published run", blocks=tuple(closest_line(answer.closest))),
             launch_section(given, estimate), asked_section(given.case),
         ),
     )

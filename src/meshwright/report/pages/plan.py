@@ -12,18 +12,16 @@ from meshwright.report.blocks import (
     Paragraph,
     Run,
     Section,
-    Table,
-    drawn_twice,
-    table,
+    flat,
     words,
 )
 from meshwright.report.compare import comparison_report
 from meshwright.report.cost import minimum_lines, run_cost_lines
 from meshwright.report.guided import guided_report
 from meshwright.report.packing import packing_lines
-from meshwright.report.page.drawn import Parted, Ranged, ranges, stacked
-from meshwright.report.page.plotted import Paired, pairs
-from meshwright.report.page.reading import blocks_of, body_of, sections_of
+from meshwright.report.page.drawn import Parted, Ranged
+from meshwright.report.page.plots import plot
+from meshwright.report.page.plotted import Paired
 from meshwright.report.page.theme import OF_STYLE
 from meshwright.report.pages.common import (
     asked_section,
@@ -31,7 +29,6 @@ from meshwright.report.pages.common import (
     launch_section,
     memory_section,
     more_figures,
-    notes_of,
     page,
     tiles,
     time_section,
@@ -39,15 +36,15 @@ from meshwright.report.pages.common import (
 from meshwright.report.pages.knobs import knobs_section
 from meshwright.report.pages.layouts import strip
 from meshwright.report.pages.pipeline import pipeline_section
-from meshwright.report.plan import refused_words, rejected_rows, searched_words
+from meshwright.report.plan import notes, reason_lines, search_summary, told_of
 from meshwright.report.ranking import pareto_table, ranked_table, riskier_table
 from meshwright.report.rehearse import terse
 from meshwright.report.runs import closest_line
 from meshwright.report.stages import PARTS
 from meshwright.report.svg import BLUE, GREY
-from meshwright.report.verdict import amount, infeasible
+from meshwright.report.verdict import amount, unmet_table
 from meshwright.units import GIB
-from meshwright.words import gib, integer, percent, seconds
+from meshwright.words import gib, percent, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -64,23 +61,22 @@ MOST_NAMED = 12
 
 
 def page_of(answer: PlanAnswer) -> Page:
-    """The page of an answer."""
+    """The view of an answer."""
     result, case = answer.result, answer.given.case
-    notes = notes_of([f"note: {each}" for each in result.notes])
+    remarks, told = notes(result, idle=True), tuple(told_of(answer))
     if not answer.ok:
         unmet = result.verdict.unmet if isinstance(result.verdict, Infeasible) else ()
         gap = f": {amount(unmet[0].gap, unmet[0].unit).partition(' (')[0]} short on each device" if _of_memory(unmet) else ""
         return page(
-            "plan", f"Nothing fits{gap}", subtitle=case_line(case), verdict="bad",
-            first=(*(block for each in unmet for block in _unmet(each)), *notes),
+            "plan", f"Nothing fits{gap}", subtitle=case_line(case), verdict="bad", told=told,
+            first=(*(block for each in unmet for block in _unmet(each)), *remarks),
             sections=(asked_section(case), _search(result), _minimum(answer)),
         )
     best = result.plans[0]
-    reasons = tuple(Paragraph(words=words(each), kind="item") for each in best.reasons)
     return page(
         "plan", f"Best plan: {seconds(best.estimate.step_s)} a step at {percent(best.estimate.mfu_ratio)} MFU",
-        subtitle=case_line(case), verdict="good",
-        first=(strip(best.label), tiles(best.estimate), *reasons, *notes, more_figures(case, best.estimate)),
+        subtitle=case_line(case), verdict="good", told=told,
+        first=(strip(best.label), tiles(best.estimate), *reason_lines(result), *remarks, more_figures(case, best.estimate)),
         sections=(
             _ranked(result), *_beside(result), memory_section(best.estimate), time_section(best.estimate),
             pipeline_section(answer.given, best.estimate), knobs_section(answer.given, best.estimate), *_asked_for(answer),
@@ -100,16 +96,13 @@ def _unmet(unmet: Unmet) -> Iterator[Block]:
         parts = [(name, OF_STYLE[style]) for name, _, style in PARTS if name in unmet.terms]
         held = tuple(unmet.terms[name] / GIB for name, _ in parts)
         row = Parted(name="one device", parts=held, word=gib(unmet.demand), over=True)
-        yield drawn_twice(
-            lambda width: stacked([row], parts, width, title="Memory that the least demanding layout takes",
-                                  limit=unmet.bound / GIB, limit_word=f"usable {gib(unmet.bound)}"),
-        )
+        yield plot("stacked", rows=(row,), parts=parts, title="Memory that the least demanding layout takes",
+                   limit=unmet.bound / GIB, limit_word=f"usable {gib(unmet.bound)}")
     if unmet.levers:
         yield Paragraph(words=words(Run("What would close the gap", "strong")), kind="head")
     for lever in sorted(unmet.levers, key=lambda each: STILL in each):
         yield Paragraph(words=words(Run(lever, "" if STILL in lever else "strong")), kind="item")
-    tables = [each for each in blocks_of(infeasible(Infeasible(unmet=(unmet,)))) if isinstance(each, Table)]
-    yield Folded(title="To the byte", blocks=tuple(tables))
+    yield Folded(title="To the byte", blocks=(unmet_table(unmet),))
 
 
 def _ranked(result: PlanResult) -> Section:
@@ -120,10 +113,10 @@ def _ranked(result: PlanResult) -> Section:
                ends=each.estimate.interval.step_s if each.estimate.interval else None)
         for each in plans
     ]
-    blocks = list(body_of(ranked_table(plans, result.ranking_error_ratio, result.objective)))
+    blocks = list(flat(ranked_table(plans, result.ranking_error_ratio, result.objective)))
     if len(plans) > 1:
-        blocks.insert(0, drawn_twice(
-            lambda width: ranges(rows, width, title="Steps of the ranked plans", words=seconds, label="step"),
+        blocks.insert(0, plot(
+            "ranges", rows=rows, title="Steps of the ranked plans", words="seconds", label="step",
             caption="The predicted step of each plan, and where most runs lie. Whiskers that overlap are plans to be measured.",
         ))
     return Section(title="Ranked plans", blocks=tuple(blocks))
@@ -131,7 +124,7 @@ def _ranked(result: PlanResult) -> Section:
 
 def _beside(result: PlanResult) -> Iterator[Section]:
     """Riskier plans, and the front of memory against time."""
-    yield from sections_of(riskier_table(result.riskier))[1]
+    yield from riskier_table(result.riskier)
     front = result.pareto
     if len(front) < 2:
         return
@@ -146,19 +139,16 @@ def _beside(result: PlanResult) -> Iterator[Section]:
             kinds.append(Paired(name="other ranked plans", points=tuple(map(_place, others)), colour=GREY,
                                 values=tuple(map(_said, others))))
         capacity = near[0].estimate.memory_capacity_bytes / GIB
-        chart = (drawn_twice(
-            lambda width: pairs(
-                kinds, width, title="Memory against step", across="GiB reserved on the fullest device", up="expected step",
-                words=(lambda value: f"{value:.0f}", seconds), limit=capacity, limit_word="usable", factors=True,
-            ),
+        chart = (plot(
+            "pairs", kinds=kinds, title="Memory against step", across="GiB reserved on the fullest device", up="expected step",
+            words=("whole", "seconds"), limit=capacity, limit_word="usable", factors=True,
             caption="Down is faster, left is smaller.",
         ),)
-    yield Section(title="Memory against time", blocks=(*chart, *body_of(pareto_table(front, result.objective))))
+    yield Section(title="Memory against time", blocks=(*chart, *flat(pareto_table(front, result.objective))))
 
 
 def _said(plan: RankedPlan) -> str:
-    held = plan.estimate.memory_reserved_bytes / GIB
-    return f"{plan.label}: expected {seconds(plan.estimate.expected_step_s)}, {held:.1f} GiB"
+    return f"{plan.label}: expected {seconds(plan.estimate.expected_step_s)}, {gib(plan.estimate.memory_reserved_bytes)}"
 
 
 def _place(plan: RankedPlan) -> tuple[float, float]:
@@ -175,32 +165,26 @@ def _asked_for(answer: PlanAnswer) -> Iterator[Section]:
     """What else was asked of the first plan."""
     best = answer.result.plans[0].estimate
     if answer.given.samples is not None:
-        yield from sections_of(packing_lines(answer.given.samples.figures(), answer.given.case.batch, best, answer.tried))[1]
+        yield from packing_lines(answer.given.samples.figures(), answer.given.case.batch, best, answer.tried)
     if answer.comparison is not None:
-        yield from sections_of(comparison_report(answer.comparison))[1]
+        yield from comparison_report(answer.comparison)
     if answer.guided is not None:
-        yield from sections_of(guided_report(answer.guided, best))[1]
+        yield from guided_report(answer.guided, best)
     if answer.run is not None:
-        yield from sections_of(run_cost_lines(answer.run, best))[1]
+        yield from run_cost_lines(answer.run, best)
     if (least := _minimum(answer)) is not None:
         yield least
 
 
 def _minimum(answer: PlanAnswer) -> Section | None:
-    found = None if answer.min_devices is None else sections_of(minimum_lines(answer.min_devices))[1]
-    return found[0] if found else None
+    return None if answer.min_devices is None else next(minimum_lines(answer.min_devices))
 
 
 def _measured(answer: PlanAnswer) -> Section | None:
     """What others measured nearest to the case."""
-    return Section(title="The nearest published run", blocks=blocks_of(closest_line(answer.closest)))
+    return Section(title="The nearest published run", blocks=tuple(closest_line(answer.closest)))
 
 
 def _search(result: PlanResult) -> Section:
     """How many layouts were looked at, and which rules refused how many."""
-    rows = [[integer(times), percent(share), reason] for reason, times, share in rejected_rows(result.rejected)]
-    refused = f"{refused_words(result.rejected)}, the first that refuses is counted"
-    blocks: list[Block] = [Paragraph(words=words(searched_words(result)))]
-    if rows:
-        blocks.append(table(["layouts", "share", "refused because"], rows, caption=refused, right=[0, 1]))
-    return Section(title="What was searched and refused", blocks=tuple(blocks))
+    return Section(title="What was searched and refused", blocks=tuple(search_summary(result, most=None)))
