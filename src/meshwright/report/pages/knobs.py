@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from meshwright.explain.sensitivity import sensitivities, what_ifs
 from meshwright.judging.facts import Facts
-from meshwright.report.blocks import Block, Folded, Section, cell, drawn_twice, table
+from meshwright.report.blocks import Block, Folded, Section, cell, table
 from meshwright.report.blocks import Run as Said
-from meshwright.report.page.drawn import Changed, changes
+from meshwright.report.page.drawn import Changed
+from meshwright.report.page.plots import plot
 from meshwright.words import gib, percent, seconds, signed
 
 if TYPE_CHECKING:
@@ -38,8 +39,8 @@ def knobs_of(steps: Sequence[Sensitivity], others: Sequence[WhatIf]) -> Section 
                     word=f"{signed(each.step_change_ratio or 0.0)}{'' if each.fits else ', does not fit'}")
             for each in drawn
         ]
-        blocks.append(drawn_twice(
-            lambda width: changes(rows, width, title="One step of each knob", less="shorter step", more="longer step"),
+        blocks.append(plot(
+            "changes", rows=rows, title="One step of each knob", less="shorter step", more="longer step",
             caption="The step with one knob moved by one step, all else the same; red does not fit in memory.",
         ))
     if steps:
