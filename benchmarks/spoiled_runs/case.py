@@ -22,7 +22,7 @@ from benchmarks.spoiled_runs.spoils import DAMAGED, SECRETS, laid, spoiled
 from meshwright.errors import InputError, NoAnswerError
 from meshwright.report.compare_runs import compare_report
 from meshwright.report.console import show
-from meshwright.report.diagnose import diagnose_report
+from meshwright.report.diagnose import told_of
 from meshwright.report.redacted import blanked
 
 CPU_S, MEMORY_BYTES = 10.0, 500 * 10**6
@@ -86,7 +86,7 @@ def _diagnosed(paths: list[Path], beside: Mapping[str, Any], redact: bool, fault
     answer = mw.diagnose(mw.DiagnoseRequest(files=paths, redact=redact, **beside))
     document = answer.to_json()
     faults += unsound(document)
-    text = _printed(blanked(diagnose_report(answer)) if redact else diagnose_report(answer))
+    text = _printed(told_of(answer))
     faults += _words(text, document, redact, paths[0].parent)
     with suppress(InputError, NoAnswerError):
         mw.diagnose(mw.DiagnoseRequest(files=paths, rows=rows, force=True, **beside))

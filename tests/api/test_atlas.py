@@ -59,6 +59,44 @@ def test_a_refined_cell_is_the_first_answer_of_plan(family, word, nodes, said):
     assert cell.layout["num_microbatches"] == best.layout.num_microbatches and cell.layout["zero_stage"] == best.layout.zero_stage
 
 
+PACKED = [
+    ({"model": "llama3-8b", "nodes": 2}, {"task": "sft"}),
+    ({"model": "llama3-8b", "nodes": 1}, {"max_tokens": 8192}),
+    ({"model": "qwen3-30b-a3b", "nodes": 1}, {"packs": 160, "pin": ["recompute=full"]}),
+    ({"model": "llama3-70b", "nodes": 1}, {"task": "sft"}),
+    ({"model": "qwen2.5-7b", "nodes": 1}, {"task": "lora", "max_tokens": 4096, "packs": 160}),
+]
+
+
+@pytest.mark.parametrize(("own", "said"), one_of(2, PACKED))
+def test_a_cell_of_samples_is_the_first_answer_of_plan(own, said, tmp_path):
+    """The same layout in the same packs, with its figures and its linearity."""
+    file = tmp_path / "lengths.txt"
+    file.write_text("\n".join(str(64 + (701 * each) % 3900) for each in range(300)), encoding="utf-8")
+    shared = {"device": "h100-sxm", "global_batch": 256, "lengths": str(file), **said}
+    cell = mw.atlas(mw.AtlasRequest(models=[own["model"]], nodes=[own["nodes"]], **shared)).cells[0]
+    answer = mw.plan(mw.PlanRequest(**own, **shared))
+    batch = answer.given.case.batch
+    assert cell.batch == {
+        "global_batch_sequences": batch.global_batch_sequences, "sequence_tokens": batch.sequence_tokens, "samples": 256,
+    }
+    if not answer.ok:
+        assert cell.label is None and cell.missing_bytes == pytest.approx(answer.result.verdict.unmet[0].gap, abs=1)
+        return
+    best = answer.result.plans[0].estimate
+    assert (cell.label, cell.step_s, cell.mfu_ratio) == (best.label, best.step_s, best.mfu_ratio)
+    assert (cell.linearity_ratio, cell.linearity_baseline_devices) == (best.linearity_ratio, best.linearity_baseline_devices)
+
+
+def test_samples_are_packed_alike_in_every_process(tmp_path):
+    file = tmp_path / "lengths.txt"
+    file.write_text("\n".join(str(64 + (701 * each) % 3900) for each in range(300)), encoding="utf-8")
+    said = {"models": ["llama3-8b"], "nodes": [1, 2], "device": "h100-sxm", "global_batch": 256, "lengths": str(file),
+            "coarse": True}
+    one, two = (mw.atlas(mw.AtlasRequest(jobs=jobs, **said)).to_json() for jobs in (1, 2))
+    assert one["cells"] == two["cells"] and one["cells"][0]["samples"] == 256
+
+
 def test_a_coarse_atlas_is_marked_and_empty_where_the_refined_one_is():
     said = {"sizes": ["1b,80b"], "nodes": [1, 4], **PLAYBOOK}
     coarse = mw.atlas(mw.AtlasRequest(coarse=True, **said)).cells

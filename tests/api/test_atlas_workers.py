@@ -89,6 +89,8 @@ BAD = {
     "more than anybody has": ({"models": ["llama3-8b"], "nodes": [1], "jobs": 10**6, **SAID}, "jobs"),
     "nothing to search": ({"csv": "shipped", "jobs": 2}, "--jobs"),
     "measured rows have their layers": ({"csv": "shipped", "layers": 8}, "--layers"),
+    "measured runs do not say their samples": ({"csv": "shipped", "lengths": "lengths.txt"}, "--lengths"),
+    "packs of nothing": ({"models": ["llama3-8b"], "nodes": [1], "max_tokens": 8192, **SAID}, "--max-tokens"),
     "no such file": ({"request": "nowhere.yaml"}, "nowhere.yaml"),
 }
 
@@ -99,14 +101,6 @@ def test_bad_options_are_said(name):
     with pytest.raises(InputError) as found:
         mw.atlas(mw.AtlasRequest(**said))
     assert any(word in str(each) for each in found.value.messages)
-
-
-def test_a_request_of_samples_is_refused(tmp_path):
-    file = tmp_path / "request.yaml"
-    lines = ("model: llama3-8b", "device: h100-sxm", "lengths: lengths.txt", "global_batch: 256", "sequence: 4096")
-    file.write_text("\n".join(lines), encoding="utf-8")
-    with pytest.raises(InputError, match="lengths"):
-        mw.atlas(mw.AtlasRequest(request=str(file)))
 
 
 def test_a_page_of_its_own_is_replaced_where_it_goes_on(tmp_path, capsys):

@@ -16,8 +16,9 @@ from meshwright.diagnose.redact import redacted
 from meshwright.errors import InputError
 from meshwright.evidence.rows.table import read_table
 from meshwright.report.compare_runs import compare_report
-from meshwright.report.diagnose import diagnose_report
+from meshwright.report.diagnose import told_of
 from meshwright.report.redacted import blanked
+from meshwright.report.terminal import renderables
 
 KEYS = {
     "verdict", "observed", "split", "expected", "findings", "guides", "hang", "bandwidths", "closest_run", "read", "left", "notes",
@@ -190,7 +191,7 @@ def test_no_part_of_a_report_keeps_what_is_blanked(log):
     compared = mw.compare(mw.CompareRequest(runs=runs, redact=True))
     assert "/lustre/team" in shown(compare_report(compared))
     alone = asked(runs[1], device="a100-80g-sxm", redact=True)
-    for text in (shown(blanked(compare_report(compared))), shown(blanked(diagnose_report(alone)))):
+    for text in (shown(blanked(compare_report(compared))), shown(renderables(told_of(alone)))):
         assert not any(word in text for word in ("/lustre/team", "node17.cluster"))
 
 

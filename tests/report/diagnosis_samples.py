@@ -25,10 +25,15 @@ def view_of(**changed: Any) -> dict[str, Any]:
     return {
         "verdict": "slow", "label": "tp2 pp4 dp1 mb1",
         "observed": {"step_s": 1.0, "tokens_per_s_per_device": 2048.0, "mfu_ratio": 0.25, "devices": 8, "memory_bytes": None,
-                     "steady": 7, "iterations": 9},
+                     "steady": 7, "iterations": 9, "step_low_s": 0.98, "step_high_s": 1.02, "tflops_per_device": None},
+        "model": "opt-6.7b", "dropped": 1, "bandwidths": [], "guides": [
+            {"rule": "003:103", "says": "communication at most 20 % of the step", "source": "003:103", "bound_ratio": 0.2,
+             "observed_ratio": 0.25, "holds": False},
+        ],
         "expected": {"step": part(1.0, 0.8, [0.7, 0.9]), "compute": part(0.5, 0.45), "tp": part(None, 0.05, [0.04, 0.06]),
                      "bubble": part(0.2, 0.1), "cp": part(None, 0.0)},
-        "split": {"step_s": 1.0, "compute_ratio": 0.5, "communication_exposed_ratio": None, "waiting_ratio": 0.0,
+        "split": {"step_s": 1.0, "about": "the timers of run.log", "communication_exposed": {},
+                  "compute_ratio": 0.5, "communication_exposed_ratio": None, "waiting_ratio": 0.0,
                   "bubble_ratio": 0.2, "data_ratio": 0.1, "host_ratio": None, "idle_ratio": None, "other_ratio": 0.2},
         "findings": [finding(), finding(id="data.loading", severity="advice", gain_is_bound=True, change=None)],
         "notes": ["A note."], "steps": steps,

@@ -5,14 +5,14 @@ from __future__ import annotations
 import io
 import re
 import xml.etree.ElementTree as ET
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.draws import examples
+from tests.report.atlas_samples import cell, empty
 
-from meshwright.api.cells.cell import Cell
 from meshwright.api.cells.difference import Difference
 from meshwright.api.views.atlas import atlas_view
 from meshwright.report import atlas_picture
@@ -23,29 +23,12 @@ from meshwright.report.console import show
 from meshwright.text import visible
 from meshwright.units import GIB
 
-LAYOUT = {
-    "data_parallel": 128, "tensor_parallel": 16, "context_parallel": 2, "pipeline_parallel": 32, "virtual_stages": 1,
-    "expert_parallel": 8, "expert_tensor_parallel": 1, "microbatch_sequences": 2, "num_microbatches": 1024, "zero_stage": 1,
-    "sequence_parallel": True, "recompute": "selective:core_attn", "offload": "",
-}
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
+    from meshwright.api.cells.cell import Cell
 
-def cell(series: str, nodes: int, **more: Any) -> Cell:
-    said: dict[str, Any] = {
-        "series": series, "model": series, "device": "h100-sxm", "devices": 8 * nodes, "devices_per_node": 8, "source": "predicted",
-        "grade": "refined", "label": "tp16 pp32", "layout": LAYOUT, "step_s": 12.3456, "tokens_per_s_per_device": 10_000.0 / nodes,
-        "mfu_ratio": 0.4 / nodes, "memory_reserved_bytes": 61 * GIB, "memory_capacity_bytes": 71 * GIB,
-        "batch": {"global_batch_sequences": 1024, "sequence_tokens": 8192},
-    }
-    return Cell(**{**said, **more})
-
-
-def empty(series: str, nodes: int, **more: Any) -> Cell:
-    return cell(series, nodes, label=None, layout=None, step_s=None, tokens_per_s_per_device=None, mfu_ratio=None,
-                memory_reserved_bytes=None, why="no room", **more)
-
-
-def view(cells: list[Cell], differences: list[Difference] | None = None, **more: Any) -> dict[str, Any]:
+def view(cells: Sequence[Cell], differences: list[Difference] | None = None, **more: Any) -> dict[str, Any]:
     said = {"missing": 0, "interrupted": False, "notes": [], **more}
     return atlas_view({"pin": ["tp=8"]}, cells, differences, **said)
 

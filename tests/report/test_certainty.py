@@ -13,7 +13,7 @@ from meshwright.api.views.constants import constants_view
 from meshwright.api.views.estimates import plan_view
 from meshwright.domain.calibration import Calibration, Key, Move, Offsets
 from meshwright.domain.estimate import Interval
-from meshwright.report.constants import constants_table
+from meshwright.report.constants import constants_section
 from meshwright.report.headline import headline, standing
 from meshwright.report.plan import plan_report
 from meshwright.report.ranking import ranked_table
@@ -141,7 +141,7 @@ def moved() -> Calibration:
 
 
 def test_constants_say_their_grade_and_what_moved_them():
-    printed = " ".join(text(constants_table(moved(), certain(grades={"step_s": "kin"}))).split())
+    printed = " ".join(text([constants_section(moved(), certain(grades={"step_s": "kin"}))]).split())
     assert "gemm_ratio 63.0 % 70.0 % kin device x0.92, all runs x0.98" in printed
     assert "at their priors (analytic): launch_s" in printed
     views = constants_view(moved(), certain(grades={"step_s": "calibrated"}))
@@ -152,7 +152,7 @@ def test_constants_say_their_grade_and_what_moved_them():
 def test_priors_have_no_constants_that_moved():
     constants: Any = None
     priors = Calibration(name="none", version="0", constants=constants)
-    assert "no run moved them" in text(constants_table(priors, estimate()))
+    assert "no run moved them" in text([constants_section(priors, estimate())])
     assert constants_view(priors, estimate()) == []
 
 

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import io
+import json
 import re
 import xml.etree.ElementTree as ET
+from html import unescape
 from typing import Any
 
 import pytest
 from diagnosis_samples import finding, part, view_of
 
 from meshwright.report import diagnosis_picture
+from meshwright.report.console import show
+from meshwright.report.diagnose import evidence_words, told_of_view, worth
 from meshwright.report.page.html import html
+from meshwright.report.page.plain import plain_view, view_of_plain
 from meshwright.report.pages.diagnose import page_of_view
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -30,6 +36,21 @@ def ranks(view: dict[str, Any]) -> str:
 
 def page(view: dict[str, Any]) -> str:
     return html(page_of_view(view))
+
+
+def test_the_page_is_json_and_back_and_says_what_the_terminal_says() -> None:
+    """One set of words: what a finding costs, and what shows it, stands on both in the same spelling."""
+    for view in (view_of(), view_of(expected={})):
+        found = page_of_view(view)
+        back = view_of_plain(json.loads(json.dumps(plain_view(found))))
+        assert back == found and html(back) == html(found)
+        stream = io.StringIO()
+        show(told_of_view(view), stream, 110)
+        shown = " ".join(unescape(re.sub(r"<[^>]+>", "", html(found))).split())
+        for each in view["findings"]:
+            for said in (*("".join(run.text for run in said) for said in worth(each)), *evidence_words(each), each["message"]):
+                assert " ".join(said.split()) in shown and said in stream.getvalue()
+        assert "fails  communication at most 20 % of the step: 25.0 %" in stream.getvalue() and "the step: 25.0 %" in shown
 
 
 def bars(picture: str) -> list[tuple[str, float]]:

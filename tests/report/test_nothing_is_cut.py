@@ -6,6 +6,7 @@ Of the golden reports, and of reports of cases that are drawn: any model, cluste
 from __future__ import annotations
 
 import io
+import json
 import re
 
 import more_reports
@@ -15,10 +16,11 @@ from hypothesis import given, settings
 
 from meshwright.estimate import estimate
 from meshwright.frameworks import framework
-from meshwright.report.blocks import Folded, Paragraph, Pieces, Table
+from meshwright.report.blocks import Folded, Paragraph, Pieces, Table, View
 from meshwright.report.console import show
 from meshwright.report.estimate import estimate_report, term_table
 from meshwright.report.explain import explanation_report
+from meshwright.report.page.plain import plain_view, view_of_plain
 from meshwright.report.page.reading import blocks_of
 from meshwright.report.pages.common import tiles
 from meshwright.report.plan import plan_report
@@ -125,6 +127,8 @@ def test_no_figure_of_a_plan_or_its_explanation_is_cut(said_of):
     if result.plans:
         best = result.plans[0].estimate
         told = list(explanation_report(case, best, explain(case, best.layout, own.features, best, own), everything=True))
+        view = View(verb="explain", title="", told=tuple(told))
+        assert view_of_plain(json.loads(json.dumps(plain_view(view)))) == view, "plain values all the way down"
         for width in WIDTHS:
             assert whole(told, width) > 30
 

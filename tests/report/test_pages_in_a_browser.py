@@ -10,6 +10,10 @@ from importlib.resources import files
 
 import pytest
 from benchmarks.pages import SAMPLES, browser, browser_path, folder_of_samples, write_page
+from tests.report.atlas_samples import wide_atlas
+
+from meshwright.report.atlas import lacking, mfu_word
+from meshwright.report.pages import page_html
 
 SIZES = {"phone": (390, 800), "desk": (1280, 900)}
 SMALLEST = 9.5
@@ -65,6 +69,9 @@ MEASURED = """() => {
       .filter((node) => node.scrollWidth > node.clientWidth + 1).map((node) => node.textContent.slice(0, 60)).slice(0, 5),
   };
 }"""
+SCROLLING = """() => [...document.querySelectorAll('main figure, main .chart, main .zoomable')]
+  .filter((node) => node.getClientRects().length).filter((node) => node.scrollWidth > node.clientWidth + 1)
+  .map((node) => node.className)"""
 CUT = """() => [...document.querySelectorAll('table, pre, svg')].filter((node) => node.getClientRects().length > 0)
   .filter((node) => node.getBoundingClientRect().right > innerWidth + 1 || node.scrollWidth > node.clientWidth + 2)
   .map((node) => node.tagName + ' ' + node.textContent.trim().slice(0, 60)).slice(0, 5)"""
@@ -244,3 +251,27 @@ def test_rows_become_cards_on_a_phone(page_of, view):
     named = row.evaluate("(node) => [...node.querySelectorAll('td')].map((one) => getComputedStyle(one, '::before').content)")
     assert any("MFU" in each for each in named) and any("expected" in each for each in named)
     assert table.get_attribute("role") == "table" and row.get_attribute("role") == "row"
+
+
+def test_a_wide_atlas_is_a_list_on_a_phone(tmp_path, view):
+    """Every cell is read on a phone without scrolling sideways, in words of their full size, and on a desk it is a map."""
+    path = tmp_path / "wide.html"
+    path.write_text(page_html(wide_atlas()), encoding="utf-8")
+    view.goto(path.as_uri())
+    for size, (width, height) in SIZES.items():
+        view.set_viewport_size({"width": width, "height": height})
+        for scheme in ("light", "dark"):
+            view.emulate_media(color_scheme=scheme)
+            _is_readable(view.evaluate(MEASURED), f"{size}, {scheme}")
+    view.set_viewport_size({"width": 390, "height": 800})
+    assert view.evaluate(SCROLLING) == [], "nothing is wider than its place"
+    texts = view.evaluate("[...document.querySelectorAll('svg text')].filter((node) => node.getClientRects().length)"
+                          ".map((node) => node.textContent)")
+    for each in wide_atlas().to_json()["cells"]:
+        assert mfu_word(each) in texts or f"lacks {lacking(each)}" in texts
+    assert any("DP128 TP16" in each for each in texts)
+    view.set_viewport_size({"width": 1280, "height": 900})
+    assert view.locator(".zoomable").first.is_visible() and not view.locator(".chart.narrow").first.is_visible()
+    _shuts_nobody_out(view)
+    _is_whole_on_paper(view)
+    assert view.complaints == []

@@ -45,12 +45,9 @@ def best_packs(given: Setup, searched: Callable[[Setup], PlanResult]) -> tuple[S
     Errors:  ``InputError`` where no cap has a legal layout, ``NoAnswerError`` where the framework runs none of those that fit: with
              what is wrong under the smallest cap.
     """
-    assert given.samples is not None, "only samples are packed"
-    samples, batch = given.samples, given.request["global_batch"]
-    caps = [given.request["max_tokens"]] if "max_tokens" in given.request else [times * samples.longest_tokens for times in TIMES]
     found: list[tuple[float, Setup, PlanResult]] = []
     wrong: list[InputError | NoAnswerError] = []
-    for cap, packs in [(most, packs) for most in caps for packs in _counts(given, samples, batch, most)]:
+    for cap, packs in ways(given):
         packed = given.packed(cap, packs)
         try:
             result = searched(packed)
@@ -66,6 +63,14 @@ def best_packs(given: Setup, searched: Callable[[Setup], PlanResult]) -> tuple[S
         for step, own in ((step, each.case.batch) for step, each, _ in found)
     )
     return best, result, tuple(tried)
+
+
+def ways(given: Setup) -> tuple[tuple[int, int], ...]:
+    """Caps of a pack and numbers of packs that are tried, the smallest cap first; the same whatever the cluster."""
+    assert given.samples is not None, "only samples are packed"
+    samples, batch = given.samples, given.request["global_batch"]
+    caps = [given.request["max_tokens"]] if "max_tokens" in given.request else [times * samples.longest_tokens for times in TIMES]
+    return tuple((most, packs) for most in caps for packs in _counts(given, samples, batch, most))
 
 
 def _counts(given: Setup, samples: Samples, num_samples: int, max_tokens: int) -> tuple[int, ...]:

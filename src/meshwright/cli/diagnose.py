@@ -8,9 +8,9 @@ from meshwright.api.options import JSON
 from meshwright.api.verbs.diagnose import DiagnoseAnswer, DiagnoseRequest, diagnose
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
-    from rich.console import RenderableType
+    from meshwright.report.blocks import Told
 
 EPILOG = (
     "Example: meshwright diagnose run.log --from megatron --model llama3-70b --device h100-sxm   "
@@ -25,13 +25,11 @@ def WATCH(_options: object, show: Callable[[Any], None]) -> dict[str, Any]:  # n
     return {"told": show}
 
 
-def report(answer: DiagnoseAnswer, _options: object) -> Iterator[RenderableType]:
+def report(answer: DiagnoseAnswer, _options: object) -> Sequence[Told]:
     """The diagnosis."""
-    from meshwright.report.diagnose import diagnose_report
-    from meshwright.report.redacted import blanked
+    from meshwright.report.diagnose import told_of
 
-    parts = diagnose_report(answer)
-    return blanked(parts) if answer.redact else parts
+    return told_of(answer)
 
 
 def AFTER(answer: DiagnoseAnswer, options: Mapping[str, Any]) -> None:  # noqa: N802

@@ -9,9 +9,9 @@ from meshwright.api.options import JSON
 from meshwright.api.verbs.explain import ExplainAnswer, ExplainRequest, explain
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping, Sequence
 
-    from rich.console import RenderableType
+    from meshwright.report.blocks import Told
 
 EPILOG = "Example: meshwright explain llama3-70b --device h100-sxm --nodes 64 --global-batch 1024 --sequence 8192"
 ALL = Field(
@@ -22,8 +22,8 @@ FIELDS = (*ExplainRequest.FIELDS, ALL, JSON)
 REQUEST, ASK = ExplainRequest, explain
 
 
-def report(answer: ExplainAnswer, options: Mapping[str, Any]) -> Iterator[RenderableType]:
+def report(answer: ExplainAnswer, options: Mapping[str, Any]) -> Sequence[Told]:
     """The figures of the layout and what there is to say about them."""
-    from meshwright.report.explain import explanation_report
+    from meshwright.report.explain import told_of
 
-    return explanation_report(answer.given.case, answer.estimate, answer.explanation, everything=bool(options["all"]))
+    return told_of(answer, everything=bool(options["all"]))

@@ -9,9 +9,9 @@ from meshwright.api.options import JSON
 from meshwright.api.verbs.sweep import SweepAnswer, SweepRequest, sweep
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping, Sequence
 
-    from rich.console import RenderableType
+    from meshwright.report.blocks import Told
 
 EPILOG = (
     "Example: meshwright sweep llama3-8b --device h100-sxm --nodes 2 --global-batch 64 --sequence 4096 --top 5 --executor slurm"
@@ -36,8 +36,8 @@ def asked(line: str) -> bool:
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
-def report(answer: SweepAnswer, _options: object) -> Iterator[RenderableType]:
+def report(answer: SweepAnswer, _options: object) -> Sequence[Told]:
     """What came of the trials."""
-    from meshwright.report.trials import trials_report
+    from meshwright.report.trials import told_of
 
-    return trials_report(answer.to_json())
+    return told_of(answer.to_json())

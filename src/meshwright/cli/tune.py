@@ -9,9 +9,9 @@ from meshwright.api.verbs.tune import TuneAnswer, TuneRequest, tune
 from meshwright.cli.sweep import WATCH
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Sequence
 
-    from rich.console import RenderableType
+    from meshwright.report.blocks import Told
 
 EPILOG = "Example: meshwright tune llama3-8b --device h100-sxm --nodes 2 --global-batch 64 --sequence 4096 --executor slurm"
 FIELDS = (*TuneRequest.FIELDS, JSON)
@@ -19,17 +19,10 @@ REQUEST, ASK = TuneRequest, tune
 __all__ = ["ASK", "EPILOG", "FIELDS", "REQUEST", "WATCH", "report"]
 
 
-def report(answer: TuneAnswer, _options: Any) -> Iterator[RenderableType]:
+def report(answer: TuneAnswer, _options: Any) -> Sequence[Told]:
     """What came of the trials, and what is left."""
-    from meshwright.report.replay import replay_report
-    from meshwright.report.trials import trials_report
+    from meshwright.report.replay import told_of as told_of_replay
+    from meshwright.report.trials import told_of
 
     view = answer.to_json()
-    if answer.replayed is not None:
-        yield from replay_report(view)
-        return
-    yield from trials_report(view)
-    if "verdict" in view:
-        from rich.text import Text
-
-        yield Text(view["verdict"], style="bold")
+    return told_of(view) if answer.replayed is None else told_of_replay(view)

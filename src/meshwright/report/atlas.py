@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.cells import cell_len
@@ -74,7 +75,12 @@ def standing(view: Mapping[str, Any]) -> list[str]:
     said = []
     batches = {(each["global_batch_sequences"], each["sequence_tokens"]) for each in cells}
     devices = sorted({each["device"] for each in cells})
-    if len(batches) == 1 and None not in (only := next(iter(batches))):
+    samples = {each["samples"] for each in cells} - {None}
+    if samples:
+        packs = "in packs" if len(batches) == 1 else "in packs that suit each cell"
+        number = " or ".join(f"{each:,}" for each in sorted(samples))
+        said.append(f"{number} samples of {Path(asked['lengths']).name} a step, {packs}")
+    elif len(batches) == 1 and None not in (only := next(iter(batches))):
         said.append(f"{plural(only[0], 'sequence')} of {only[1]:,} tokens a step")
     shared = [", ".join(devices[:4]) + (" and others" if len(devices) > 4 else ""), *said]
     shared += [asked[name] for name in ("framework", "precision") if name in asked]
@@ -229,6 +235,10 @@ def _of_row(found: Sequence[Mapping[str, Any]], noun: str, *, nodes: bool) -> Fi
         Column(heading="GiB", cells=[_memory(each) for each in found]),
     ]
     layouts = [
+        Column(heading="packs", cells=[f"{each['global_batch_sequences']:,}" for each in found]),
+        Column(heading="tokens\na pack", cells=[f"{each['sequence_tokens']:,}" for each in found]),
+    ] if any(each["samples"] for each in found) else []
+    layouts += [
         Column(heading=word, cells=cells) for word, name in FIELDS.items()
         if (cells := [_degree(each, name) for each in found]) and (word in _ALWAYS or not set(cells) <= NEUTRAL)
     ]

@@ -1,36 +1,34 @@
-"""A diagnosis as people read it: the verdict, where the step went, the findings with what to change, what was read."""
+"""The answer of ``diagnose``: the verdict, where the step went, the findings with what to change, what was read.
+
+All is said from the document (``DiagnoseAnswer.to_picture``), in which hosts, keys and paths are blanked where that was asked for.
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from rich.padding import Padding
-from rich.table import Table
-from rich.text import Text
-
-from meshwright.diagnose.bandwidth import reached
-from meshwright.report.findings import STYLES
+from meshwright.report.blocks import Run, Section, figure, line, pieces, table
+from meshwright.report.redacted import blanked
 from meshwright.report.runs import closest_line
-from meshwright.units import gib
-from meshwright.words import percent, plural, seconds
+from meshwright.words import gib, integer, percent, plural, seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from rich.console import RenderableType
+    from collections.abc import Iterator, Mapping
 
     from meshwright.api.verbs.diagnose import DiagnoseAnswer
-    from meshwright.diagnose.diagnosis import Diagnosis
-    from meshwright.diagnose.finding import Finding
-    from meshwright.diagnose.split import Split
+    from meshwright.report.blocks import Block, Paragraph, Table, Told, Tone
 
-VERDICTS = {
-    "normal": ("normal: as fast as predicted, or faster", "bold green"),
-    "slow": ("slow: slower than predicted", "bold yellow"),
-    "failed": ("failed", "bold red"),
-    "hung": ("hung", "bold red"),
-    "unknown": ("no verdict: nothing to compare it with", "bold"),
+    View = Mapping[str, Any]
+
+VERDICTS: Mapping[str, tuple[str, Tone]] = {
+    "normal": ("normal: as fast as predicted, or faster", "good"),
+    "slow": ("slow: slower than predicted", "warn"),
+    "failed": ("failed", "bad"),
+    "hung": ("hung", "bad"),
+    "unknown": ("no verdict: nothing to compare it with", ""),
 }
+TONES: Mapping[str, Tone] = {"error": "bad", "warning": "warn", "advice": "accent"}
 PARTS = (
     ("compute_ratio", "compute"),
     ("communication_exposed_ratio", "communication"),
@@ -43,128 +41,163 @@ PARTS = (
 )
 BAR = 40
 MOST = 12
-"""Findings that are shown."""
+"""Findings that a terminal shows."""
+EVIDENCE, REMEDIES = 3, 4
+"""Of a finding that are said."""
 
 
-def diagnose_report(answer: DiagnoseAnswer) -> Iterator[Any]:
-    """Verdict and figures, the split, findings worst first, guides' thresholds, files."""
-    found = answer.diagnosis
-    words, style = VERDICTS[found.verdict]
-    yield Text(words, style=style)
-    yield from _figures(found)
-    if found.run.split is not None:
-        yield from _split(found.run.split)
-    if found.expected:
-        yield Padding(_expected(found), (1, 0, 0, 0))
-    if found.findings:
-        yield Text("")
-    for each in found.findings[:MOST]:
-        yield from _finding(each)
-    if len(found.findings) > MOST:
-        yield Text(f"and {plural(len(found.findings) - MOST, 'finding')} more: --json has all", style="dim")
-    if not found.findings:
-        yield Padding(Text("nothing found that costs time or memory"), (1, 0, 0, 0))
-    yield from _guides(found)
-    yield from closest_line(answer.closest)
-    yield Text("")
-    for file, names in answer.observed.read[:MOST]:
-        yield Text(f"read {file}: {', '.join(names)}", style="dim", no_wrap=True)
-    if len(answer.observed.read) > MOST:
-        yield Text(f"and {plural(len(answer.observed.read) - MOST, 'file')} more", style="dim")
-    for why in answer.observed.left[:MOST]:
-        yield Text(f"left {why}", style="dim", no_wrap=True)
-    for note in (*(str(each) for each in answer.notes if each not in answer.observed.left), *found.notes):
-        yield Text(f"note: {note}", style="dim")
+def told_of(answer: DiagnoseAnswer) -> tuple[Told, ...]:
+    """What a terminal prints."""
+    view = answer.to_picture()
+    told = (*told_of_view(view), *closest_line(answer.closest), *read_lines(view))
+    return tuple(blanked(told)) if answer.redact else told
 
 
-def _figures(found: Diagnosis) -> Iterator[RenderableType]:
-    run = found.run
-    steady, pieces = run.steady, []
-    if run.step_s is not None:
-        span = f" ({seconds(steady.low_s)} to {seconds(steady.high_s)})" if steady is not None and len(steady.steps) > 1 else ""
-        pieces.append(f"{seconds(run.step_s)} a step{span}")
-    if steady is not None:
-        dropped = f", {steady.dropped} of warming up left out" if steady.dropped else ""
-        pieces.append(f"{plural(len(steady.steps), 'step')}{dropped}")
-    if run.tokens_per_s_per_device is not None:
-        pieces.append(f"{run.tokens_per_s_per_device:,.0f} tokens/s/device")
-    if run.model_flops_per_s_per_device is not None:
-        pieces.append(f"{run.model_flops_per_s_per_device / 1e12:,.1f} TFLOP/s/device")
-    if run.mfu_ratio is not None:
-        pieces.append(f"MFU {percent(run.mfu_ratio)}")
-    if run.memory_bytes is not None:
-        pieces.append(f"{gib(run.memory_bytes)} reserved at most")
-    if run.world is not None:
-        pieces.append(plural(run.world, "device"))
-    if pieces:
-        yield Padding(Text("   ".join(pieces)), (0, 0, 0, 2))
-    for each in reached(run.bandwidths)[:MOST]:
-        ranks = f" of {each.ranks:,} ranks" if each.ranks else ""
-        bus = f"{each.bus_bytes_per_s / 1e9:.3g} GB/s of bus bandwidth at most"
-        yield Padding(Text(f"{each.operation}{ranks}: {bus}, with messages of {each.message_bytes:,.0f} bytes"), (0, 0, 0, 2))
-    if run.label is not None:
-        model = f"{run.case.model.name}   " if run.case is not None else ""
-        yield Padding(Text(f"{model}{run.label}", style="dim"), (0, 0, 0, 2))
+def told_of_view(view: View) -> Iterator[Told]:
+    """Verdict and figures, the split, findings worst first, guides' thresholds."""
+    said, tone = VERDICTS[view["verdict"]]
+    yield line(Run(said, tone, bold=True))
+    if any(figures := figures_of(view)):
+        yield pieces(*figures)
+    yield from beside_lines(view)
+    if view["split"] is not None:
+        yield split_section(view)
+    if view["expected"]:
+        yield expected_table(view)
+    for each in view["findings"][:MOST]:
+        head, *below = finding_lines(each)
+        yield replace(head, above=each is view["findings"][0])
+        yield from below
+    if (more := len(view["findings"]) - MOST) > 0:
+        yield line(f"and {plural(more, 'finding')} more: --json has all", kind="small")
+    if not view["findings"]:
+        yield line("nothing found that costs time or memory", above=True)
+    if guides := tuple(guide_lines(view)):
+        yield Section(title="The guides' thresholds", blocks=guides)
 
 
-def _split(split: Split) -> Iterator[RenderableType]:
-    yield Padding(Text(f"Where a step of {seconds(split.step_s)} goes, by {split.about}", style="bold"), (1, 0, 0, 0))
+def figures_of(view: View) -> list[tuple[Run, ...]]:
+    """What was seen, in figures."""
+    seen, found = view["observed"], list[tuple[Run, ...]]()
+    if seen["step_s"] is not None:
+        ends = (seen["step_low_s"], seen["step_high_s"])
+        span = [Run(" ("), figure(ends[0], seconds), Run(" to "), figure(ends[1], seconds), Run(")")] if seen["steady"] > 1 else []
+        found.append((figure(seen["step_s"], seconds), Run(" a step"), *span))
+    if seen["steady"] or view["dropped"]:
+        dropped = f", {view['dropped']} of warming up left out" if view["dropped"] else ""
+        found.append((Run(f"{plural(seen['steady'], 'step')}{dropped}"),))
+    if seen["tokens_per_s_per_device"] is not None:
+        found.append((figure(seen["tokens_per_s_per_device"], integer), Run(" tokens/s/device")))
+    if seen["tflops_per_device"] is not None:
+        speed = seen["tflops_per_device"]
+        found.append((Run(f"{speed:,.1f}", value=speed, unit="TFLOP/s"), Run(" TFLOP/s/device")))
+    if seen["mfu_ratio"] is not None:
+        found.append((Run("MFU "), figure(seen["mfu_ratio"], percent)))
+    if seen["memory_bytes"] is not None:
+        found.append((figure(seen["memory_bytes"], gib), Run(" reserved at most")))
+    if seen["devices"] is not None:
+        found.append((Run(plural(seen["devices"], "device")),))
+    return found
+
+
+def beside_lines(view: View) -> Iterator[Paragraph]:
+    """Bandwidths that benchmarks reached, and the model with its layout."""
+    for each in view["bandwidths"][:MOST]:
+        ranks = f" of {each['ranks']:,} ranks" if each["ranks"] else ""
+        bus = f"{each['bus_bytes_per_s'] / 1e9:.3g} GB/s of bus bandwidth at most"
+        yield line(f"{each['operation']}{ranks}: {bus}, with messages of {each['message_bytes']:,.0f} bytes", indent=2)
+    if view["label"] is not None:
+        model = f"{view['model']}   " if view["model"] else ""
+        yield line(f"{model}{view['label']}", kind="small", indent=2)
+
+
+def split_section(view: View) -> Section:
+    """Where the step went, part by part."""
+    split = view["split"]
+    blocks: list[Block] = []
     for name, word in PARTS:
-        ratio = getattr(split, name)
+        ratio = split[name]
         if ratio is None or (not ratio and name != "compute_ratio"):
             continue
-        bar = "█" * max(0, min(BAR, round(ratio * BAR)))
-        within = (
-            f"  ({', '.join(f'{key} {seconds(value)}' for key, value in split.exposed.items() if value)})"
-            if word == "communication"
-            else ""
-        )
-        yield Text(f"  {word:<14}{percent(ratio):>7}  {bar}{within}".replace("  ()", ""), no_wrap=True)
-    if split.communication_exposed_ratio is None:
-        yield Text("  communication is not known: no communication kernels were recognised", style="dim")
+        bar = "\u2588" * max(0, min(BAR, round(ratio * BAR)))
+        known = {key: value for key, value in split["communication_exposed"].items() if value} if word == "communication" else {}
+        within = f"  ({', '.join(f'{key} {seconds(value)}' for key, value in known.items())})" if known else ""
+        share = Run(f"{percent(ratio):>7}", value=ratio, unit="ratio")
+        blocks.append(line(f"{word:<14}", share, f"  {bar}{within}", indent=2, whole=True))
+    if split["communication_exposed_ratio"] is None:
+        words = "communication is not known: no communication kernels were recognised"
+        blocks.append(line(words, kind="small", indent=2))
+    return Section(title=f"Where a step of {seconds(split['step_s'])} goes, by {split['about']}", blocks=tuple(blocks))
 
 
-def _expected(found: Diagnosis) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for name in ("part", "observed", "predicted", "90 % lie within"):
-        table.add_column(name, justify="left" if name == "part" else "right")
-    for each in found.expected:
-        if each.observed_s is None and each.part != "step":
+def expected_table(view: View) -> Table:
+    """Parts of the step beside their predictions."""
+    rows = []
+    for part, each in view["expected"].items():
+        if each["observed_s"] is None and part != "step":
             continue
-        between = f"{seconds(each.interval[0])} to {seconds(each.interval[1])}" if each.interval is not None else ""
-        table.add_row(each.part, "?" if each.observed_s is None else seconds(each.observed_s), seconds(each.predicted_s), between)
-    return table
+        between = "" if each["interval"] is None else " to ".join(map(seconds, each["interval"]))
+        seen = "?" if each["observed_s"] is None else figure(each["observed_s"], seconds)
+        rows.append((part, seen, figure(each["predicted_s"], seconds), between))
+    return table(("part", "observed", "predicted", "90 % lie within"), rows, right=(1, 2, 3), look="headed", indent=0, above=True)
 
 
-def worth(loss_ratio: float | None, gain_ratio: float | None, change: str | None, *, at_most: bool) -> tuple[str, str]:
-    """What a finding costs, and what would be won by which change; blank where nobody knows."""
-    lost = "" if loss_ratio is None else f"{percent(loss_ratio)} lost"
-    if not gain_ratio:
-        return lost, ""
-    return lost, f"at most {percent(gain_ratio)} less without it" if at_most else f"{percent(gain_ratio)} less with {change}"
+def worth(each: View) -> tuple[tuple[Run, ...], tuple[Run, ...]]:
+    """What a finding costs, and what would be won by which change; nothing where nobody knows."""
+    loss, gain = each["loss_ratio"], each["predicted_gain_ratio"]
+    lost = () if loss is None else (figure(loss, percent), Run(" lost"))
+    if not gain:
+        return lost, ()
+    if each["gain_is_bound"]:
+        return lost, (Run("at most ", "good"), figure(gain, percent, tone="good"), Run(" less without it", "good"))
+    return lost, (figure(gain, percent, tone="good"), Run(f" less with {each['change']}", "good"))
 
 
-def _finding(each: Finding) -> Iterator[RenderableType]:
-    head = Text.assemble((f"{each.severity:<8}", STYLES[each.severity]), (each.id, "bold"))
-    lost, won = worth(each.loss_ratio, each.predicted_gain_ratio, each.change, at_most=each.at_most)
-    head.append(f"  {lost}" if lost else "")
-    head.append(f"   {won}" if won else "", style="green")
-    yield head
-    yield Padding(Text(each.message.words), (0, 0, 0, 8))
-    for seen in each.evidence[:3]:
-        where = "" if seen.place is None else f"{seen.place.file}:{seen.place.line}" if seen.place.line else seen.place.file
-        yield Padding(Text(f"{seen.text}  {where}".rstrip(), style="dim"), (0, 0, 0, 8))
-    for remedy in each.remedies[:4]:
-        yield Padding(Text(f"→ {remedy}"), (0, 0, 0, 8))
+def evidence_words(each: View) -> list[str]:
+    """What shows a finding, and where that stands."""
+    said = []
+    for one in each["evidence"][:EVIDENCE]:
+        where = f"{one['file']}:{one['line']}" if one["line"] else one["file"] or ""
+        said.append(f"{one['text']}  {where}".strip())
+    return said
 
 
-def _guides(found: Diagnosis) -> Iterator[RenderableType]:
-    known = [each for each in found.guides if each.holds is not None]
-    if known:
-        yield Padding(Text("The guides' thresholds", style="bold"), (1, 0, 0, 0))
-    for each in known:
-        assert each.observed_ratio is not None, "what holds or not was observed"
-        yield Text(
-            f"  {'holds' if each.holds else 'fails':<6} {each.says}: {percent(each.observed_ratio)}  ({each.source})",
-            style="" if each.holds else "yellow",
-        )
+def finding_lines(each: View) -> Iterator[Paragraph]:
+    """What it is and what it costs, what shows it, what helps."""
+    severity = each["severity"]
+    lost, won = worth(each)
+    yield line(
+        Run(f"{severity:<8}", TONES[severity], bold=severity == "error"), Run(each["id"], "strong"),
+        *([Run("  "), *lost] if lost else []), *([Run("   "), *won] if won else []),
+    )
+    yield line(each["message"], indent=8)
+    for said in evidence_words(each):
+        yield line(said, kind="small", indent=8)
+    for remedy in each["remedy"][:REMEDIES]:
+        yield line(f"\u2192 {remedy}", indent=8)
+
+
+def guide_lines(view: View) -> Iterator[Paragraph]:
+    """Which thresholds of the guides hold."""
+    for each in view["guides"]:
+        if each["holds"] is not None:
+            tone: Tone = "" if each["holds"] else "warn"
+            yield line(
+                Run(f"{'holds' if each['holds'] else 'fails':<6} {each['says']}: ", tone),
+                figure(each["observed_ratio"], percent, tone=tone), Run(f"  ({each['source']})", tone), indent=2,
+            )
+
+
+def read_lines(view: View) -> Iterator[Paragraph]:
+    """Which files were read, as what, and which were not; notes."""
+    read, left = view["read"], view["left"]
+    said = [line(f"read {each['file']}: {', '.join(each['formats'])}", kind="small", whole=True) for each in read[:MOST]]
+    if len(read) > MOST:
+        said.append(line(f"and {plural(len(read) - MOST, 'file')} more", kind="small"))
+    said += [
+        line(f"left {each['file']}: {each['why']}" if each["file"] else f"left {each['why']}", kind="small", whole=True)
+        for each in left[:MOST]
+    ]
+    said += [line(f"note: {note}", kind="small") for note in view["notes"]]
+    for place, each in enumerate(said):
+        yield replace(each, above=not place)

@@ -107,7 +107,7 @@ def _paragraph(part: Paragraph) -> RenderableType:
     if part.kind == "head" and part.words[0].badge:
         said = text_of((replace(part.words[0], text=f"{part.words[0].text:<{BADGE}}"), *part.words[1:]), style)
     if part.whole:
-        return Text(" " * part.indent, no_wrap=True, overflow="ignore").append_text(said)
+        return _placed(Text(" " * part.indent, no_wrap=True, overflow="ignore").append_text(said), 0, part.above)
     return _placed(said, part.indent, part.above)
 
 

@@ -1,21 +1,19 @@
-"""Trials on a terminal: what each came to beside its prediction, how those ended that failed, where the best one's files are."""
+"""The answer of ``sweep`` and ``tune``: what each trial came to beside its prediction, how those ended that failed, the best one's
+files."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from rich import box
-from rich.padding import Padding
-from rich.table import Table
-from rich.text import Text
-
+from meshwright.report.blocks import Cell, Run, cell, figure, line, table
 from meshwright.report.rehearse import terse
-from meshwright.words import about, plural, seconds
+from meshwright.words import about, plural, rate, seconds, signed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from rich.console import RenderableType
+    from meshwright.report.blocks import Block, Paragraph, Table
 
     View = Mapping[str, Any]
 
@@ -23,70 +21,93 @@ LONGEST = 160
 """Characters of evidence that are shown; the document has it whole."""
 
 
-def trials_report(view: View) -> Iterator[RenderableType]:
-    """The table, the failures, and what to take away."""
-    yield Text(f"{view['model']} on {view['devices']} x {view['cluster']}, {view['program']}", style="bold")
+def told_of(view: View) -> tuple[Block, ...]:
+    """What a terminal prints: the table, the failures, and what to take away."""
+    head = line(Run(f"{view['model']} on {view['devices']} x {view['cluster']}, {view['program']}", "strong"))
+    verdict = [line(Run(view["verdict"], "strong"))] if "verdict" in view else []
     if "dry_run" in view:
-        yield from _dry(view)
-        return
-    if view["trials"]:
-        yield Padding(_table(view), (1, 0, 1, 2))
+        return head, *dry_lines(view), *verdict
+    if not view["trials"]:
+        return head, *outcome_lines(view), *verdict
+    first, *rest = outcome_lines(view)
+    return head, trials_table(view), replace(first, above=True), *rest, *verdict
+
+
+def outcome_lines(view: View) -> Iterator[Paragraph]:
+    """How trials failed, what was spent, which is best, and where its files are."""
     if view["truncated_layers"] is not None:
-        yield Text(f"Steps were measured with {plural(view['truncated_layers'], 'layer')} where a layout allows it and scaled by "
-                   "the cost model; intervals hold what that may be wrong by.", style="yellow")
+        yield line(Run(f"Steps were measured with {plural(view['truncated_layers'], 'layer')} where a layout allows it and scaled "
+                       "by the cost model; intervals hold what that may be wrong by.", "warn"))
     for each in view["trials"]:
         if each["status"] != "ok":
             rank = "" if each["rank"] is None else f" on rank {each['rank']}"
             evidence = each["evidence"] if len(each["evidence"]) <= LONGEST else each["evidence"][:LONGEST] + " ..."
-            yield Padding(Text(f"{terse(each['label'])}: {each['status']}{rank}: {evidence or 'no word of why'}", style="yellow"),
-                          (0, 0, 0, 2))
+            said = f"{terse(each['label'])}: {each['status']}{rank}: {evidence or 'no word of why'}"
+            yield line(Run(said, "warn"), indent=2)
     for each in view["nodes_set_aside"]:
-        yield Padding(Text(f"node {each['node']} was set aside: {each['why'][:LONGEST]}", style="yellow"), (0, 0, 0, 2))
-    yield Text(f"{view['stopped'].capitalize()}; {about(view['device_hours'])} device-hours spent by this call.")
+        yield line(Run(f"node {each['node']} was set aside: {each['why'][:LONGEST]}", "warn"), indent=2)
+    yield line(f"{view['stopped'].capitalize()}; ", figure(view["device_hours"], about), " device-hours spent by this call.")
     if view["finals"] is not None:
         verdict = view["finals"]["verdict"]
-        yield Text(f"{verdict[0].upper()}{verdict[1:]}.")
-    yield Text(_best(view), style="bold")
+        yield line(f"{verdict[0].upper()}{verdict[1:]}.")
+    yield best_line(view)
     if view["best"] is not None:
         for path in view["best"]["files"]:
-            yield Text(f"  {path}", no_wrap=True)
+            yield line(path, indent=2, whole=True)
     if "out" in view:
-        yield Text(f"Rows for calibrate and validate: {view['out']}")
+        yield line(f"Rows for calibrate and validate: {view['out']}")
         for label, why in view["left_out"].items():
-            yield Text(f"  without {terse(label)}: {why}", style="yellow")
+            yield line(Run(f"  without {terse(label)}: {why}", "warn"))
 
 
-def _dry(view: View) -> Iterator[RenderableType]:
+def dry_lines(view: View) -> Iterator[Paragraph]:
+    """What would be run, and what it would cost."""
     price = view["price"]
-    yield Text(f"Would run {plural(price['trials'], 'trial')} on {view['executor']}: about {about(price['device_hours'])} "
-               f"device-hours, {about(price['minutes'])} minutes.")
+    yield line(f"Would run {plural(price['trials'], 'trial')} on {view['executor']}: about ", figure(price["device_hours"], about),
+               " device-hours, ", figure(price["minutes"], about), " minutes.")
     for each in view["dry_run"]:
-        yield Text(f"\n{each['label']}", style="bold")
-        for line in each["runs"].splitlines():
-            yield Text(f"  {line}", no_wrap=True)
+        yield line(Run(each["label"], "strong"), above=True)
+        for said in each["runs"].splitlines():
+            yield line(said, indent=2, whole=True)
 
 
-def _best(view: View) -> str:
+def best_line(view: View) -> Paragraph:
+    """The best that was measured, beside its prediction."""
     best = view["best"]
     if best is None:
-        return "No trial ended with a measured step."
-    beside = "" if best["predicted_step_s"] is None else f" ({seconds(best['predicted_step_s'])} predicted)"
-    return f"Best: {best['label']}, {seconds(best['step_s'])} per step{beside}"
+        return line(Run("No trial ended with a measured step.", "strong"))
+    predicted = best["predicted_step_s"]
+    said = [Run(f"Best: {best['label']}, ", "strong"), figure(best["step_s"], seconds, tone="strong"), Run(" per step", "strong")]
+    if predicted is not None:
+        said += [Run(" (", "strong"), figure(predicted, seconds, tone="strong"), Run(" predicted)", "strong")]
+    return line(*said)
 
 
-def _table(view: View) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1))
-    widest = max((len(word) for each in view["trials"] for word in terse(each["label"]).split()), default=0)
-    names = ("layout", "status", "predicted", "measured", "80 % interval", "error", "tokens/s/device", "tries")
-    for place, name in enumerate(names):
-        table.add_column(name, justify="right" if place > 1 else "left", overflow="fold", min_width=None if place else widest)
-    for each in view["trials"]:
-        interval = "" if each["interval"] is None else "-".join(seconds(end) for end in each["interval"])
-        error = "" if each["error_ratio"] is None else f"{100 * each['error_ratio']:+z.0f} %"
-        rate = each["tokens_per_s_per_device"]
-        speed = "" if rate is None or each["status"] != "ok" else f"{rate:,.0f}"
-        table.add_row(
-            terse(each["label"]), each["status"], "" if each["predicted_step_s"] is None else seconds(each["predicted_step_s"]),
-            "" if each["step_s"] is None else seconds(each["step_s"]), interval, error, speed, str(each["attempt"]),
+def trials_table(view: View) -> Table:
+    """A row a trial, the fastest first."""
+    head = ("layout", "status", "predicted", "measured", "80 % interval", "error", "tokens/s/device", "tries")
+    groups = ((1, 2, 3, 4, 5), (6, 7))
+    rows = [
+        (
+            terse(each["label"]), each["status"], _seconds(each["predicted_step_s"]), _seconds(each["step_s"]), _interval(each),
+            "" if each["error_ratio"] is None else figure(each["error_ratio"], signed, 0), _speed(each), str(each["attempt"]),
         )
-    return table
+        for each in view["trials"]
+    ]
+    return table(head, rows, right=range(2, len(head)), groups=groups, above=True)
+
+
+def _seconds(value: float | None) -> str | Run:
+    return "" if value is None else figure(value, seconds)
+
+
+def _interval(each: View) -> Cell:
+    if each["interval"] is None:
+        return Cell()
+    low, high = (figure(end, seconds) for end in each["interval"])
+    return cell(low, "-", high)
+
+
+def _speed(each: View) -> str | Run:
+    speed = each["tokens_per_s_per_device"]
+    return "" if speed is None or each["status"] != "ok" else figure(speed, rate)

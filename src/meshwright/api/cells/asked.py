@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from meshwright.api.cases import Setup
     from meshwright.api.fields import Faults, Values
     from meshwright.domain.model import Model
+    from meshwright.domain.training import Batch
     from meshwright.evidence.rows.row import Row
     from meshwright.search.result import SearchOptions
 
@@ -59,7 +60,7 @@ def asked_of(values: Values, faults: Faults) -> Asked:
     predicts = not from_runs or values["difference"]
     _check_words(values, from_runs, faults)
     kept = Kept(None)
-    inputs = [values[name] for name in ("csv", "store", "template", "cluster", "calibration", "request")
+    inputs = [values[name] for name in ("csv", "store", "template", "cluster", "calibration", "request", "lengths")
               if isinstance(values.get(name), str)]
     inputs += [each for each in values["models"] if isinstance(each, str)]
     with faults.at("keep"):
@@ -115,6 +116,8 @@ def _check_words(values: Values, from_runs: Sequence[str], faults: Faults) -> No
             if values.get(name):
                 option = f"--{name.replace('_', '-')}"
                 faults.add("atlas.measured", "{option} is for predictions: leave it out, or add --difference", option=option)
+    if from_runs and values.get("lengths"):
+        faults.add("atlas.lengths", "--lengths is for predictions alone: measured runs do not say their samples", path="--lengths")
     for name in ("template", "reference"):
         if values.get(name) and "store" not in values:
             faults.add("atlas.program", "--{name} says what the trials of --store ran", name=name)
@@ -183,7 +186,8 @@ def _of_request(
     setups = list(drafts(given, models, sizes, faults))
     faults.check()
     _trains(values, setups, faults)
-    questions = [of_setup(series, setup, options) for series, setup in setups]
+    batches = _batches(setups[0][1], values) if setups else ()
+    questions = [of_setup(series, setup, options, batches) for series, setup in setups]
     if "csv" not in values:
         return questions, [], []
     found = measured(_table(values, faults), _wanted(values, faults, named=False))
@@ -191,6 +195,13 @@ def _of_request(
     placed, left = _placed(questions, found)
     notes = [Message("atlas.other-runs", "{number} cells of measured runs are of other cases, and are left out", {"number": left})]
     return questions, placed, notes if left else []
+
+
+def _batches(given: Setup, values: Values) -> tuple[Batch, ...]:
+    """The packs that samples may be in, where that is searched: the same for all cells, whose samples are the same."""
+    from meshwright.api.packed_search import any_packs, ways
+
+    return tuple(given.packed(*way).case.batch for way in ways(given)) if any_packs(given, values) else ()
 
 
 def _trains(values: Values, setups: Sequence[tuple[str, Setup]], faults: Faults) -> None:

@@ -59,7 +59,7 @@ class Cell:
     run: Mapping[str, Any] | None = None
     """Of a measured cell: ``id source framework``, how many runs ``ran`` and how many ``failed``."""
     batch: Mapping[str, int | None] = field(default_factory=dict)
-    """``global_batch_sequences`` and ``sequence_tokens``."""
+    """``BATCH`` by name."""
 
     @property
     def place(self) -> tuple[str, str, int]:
@@ -71,7 +71,16 @@ class Cell:
         return asdict(self)
 
 
+BATCH = ("global_batch_sequences", "sequence_tokens", "samples")
+"""What a cell says of its batch; of samples in packs: packs, the most tokens of one, and samples of a step (else None)."""
 NAMES = tuple(each.name for each in fields(Cell))
+
+
+def batch_of(case: Case) -> dict[str, int | None]:
+    """What a cell says of the batch of its case."""
+    batch = case.batch
+    samples = None if batch.packing is None else round(batch.samples)
+    return dict(zip(BATCH, (batch.global_batch_sequences, batch.sequence_tokens, samples), strict=True))
 
 
 def degrees(layout: Layout) -> dict[str, Any]:
@@ -85,9 +94,7 @@ def predicted(first: First, case: Case, *, series: str, grade: Grade) -> Cell:
     own: dict[str, Any] = {
         "series": series, "model": case.model.name, "device": case.cluster.device.name, "devices": case.cluster.num_devices,
         "devices_per_node": case.cluster.devices_per_node, "memory_capacity_bytes": round(case.capacity_bytes),
-        "batch": {
-            "global_batch_sequences": case.batch.global_batch_sequences, "sequence_tokens": case.batch.sequence_tokens,
-        },
+        "batch": batch_of(case),
     }
     best, least = first.best, first.least
     if best is None:

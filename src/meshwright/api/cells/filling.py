@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from meshwright.api.request import Progress
 
     Cells = dict[tuple[str, str, int], Cell]
-    Lines = dict[tuple[str, str], Linearity | None]
+    Batch = tuple[tuple[str, int | None], ...]
+    Lines = dict[tuple[str, str, Batch], Linearity | None]
+    """Row and, of packs, the batch -> what its cells are compared with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,11 +50,12 @@ def filled(asked: Asked, *, progress: Progress | None = None, told: Callable[[Fi
     try:
         with Workers(asked.jobs) as workers:
             _coarse(asked, workers, cells, progress)
-            _lines(asked, workers, lines)
+            _lines(asked, workers, cells, lines)
             if told is not None and not asked.coarse and any(each.grade == "coarse" for each in cells.values()):
                 told(_gathered(asked, cells, lines))
             if not asked.coarse:
                 _refined(asked, workers, cells, progress)
+                _lines(asked, workers, cells, lines)
     except KeyboardInterrupt:
         if not cells and not asked.measured:
             raise
@@ -101,19 +104,32 @@ def _kept(asked: Asked, each: Question) -> Cell | None:
     return asked.kept.cells.get(each.key) if asked.kept.cells else None
 
 
-def _lines(asked: Asked, workers: Workers, lines: Lines) -> None:
-    """What the cells of each row are compared with."""
+def _lines(asked: Asked, workers: Workers, cells: Cells, lines: Lines) -> None:
+    """What the cells of each row are compared with, where it is not known: once a row, once for each batch of packs in it."""
     rows: dict[tuple[str, str], list[Question]] = {}
     for each in asked.questions:
         rows.setdefault(each.place[:2], []).append(each)
-    widest = [max(own, key=lambda each: each.case.cluster.num_devices) for own in rows.values()]
-    found = workers.lines(widest)
-    lines.update({row: found[place] for place, row in enumerate(rows)})
+    wanted: dict[tuple[str, str, Batch], Question] = {}
+    for own in rows.values():
+        widest = max(own, key=lambda each: each.case.cluster.num_devices)
+        for each in own:
+            if (key := _line(each, cells[each.place])) not in lines:
+                wanted.setdefault(key, widest.under(cells[each.place]))
+    found = workers.lines(list(wanted.values()))
+    lines.update({key: found[place] for place, key in enumerate(wanted)})
+
+
+def _line(question: Question, cell: Cell) -> tuple[str, str, Batch]:
+    """Which line of linearity a cell is on."""
+    return (*question.place[:2], tuple(cell.batch.items()) if question.packed else ())
 
 
 def _gathered(asked: Asked, cells: Cells, lines: Lines) -> Filled:
     """What there is of the atlas."""
-    predicted = [with_linearity(cells[each.place], lines.get(each.place[:2])) for each in asked.questions if each.place in cells]
+    predicted = [
+        with_linearity(cells[each.place], lines.get(_line(each, cells[each.place])))
+        for each in asked.questions if each.place in cells
+    ]
     found: tuple[Difference, ...] | None = None
     if asked.difference:
         runs = by_place(asked.measured)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from hashlib import sha256
+from math import inf
 from typing import TYPE_CHECKING, Any
 
-from meshwright.api.cells.cell import predicted
+from meshwright.api.cells.cell import batch_of, predicted
 from meshwright.api.fields import Faults
 from meshwright.search.first import First, first_plan
 from meshwright.search.linearity import baseline
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from meshwright.domain.case import Case
     from meshwright.domain.features import Features
     from meshwright.domain.model import Model
+    from meshwright.domain.training import Batch
     from meshwright.errors import Message
     from meshwright.search.result import SearchOptions
     from meshwright.search.runner import Runner
@@ -44,6 +46,8 @@ class Question:
     options: SearchOptions
     never: tuple[Message, ...] = ()
     """Why it trains none of it, whatever the layout."""
+    packed: tuple[Question, ...] = ()
+    """The same samples in packs of other caps and numbers, of which ``plan`` takes the one of the shortest expected step."""
 
     @property
     def place(self) -> tuple[str, str, int]:
@@ -53,26 +57,45 @@ class Question:
     @property
     def key(self) -> str:
         """What the answer depends on, as a digest: nothing else is asked of what was kept."""
-        said = (self.series, self.case, self.features, self.options, self.program, __version__)
+        said = (self.series, self.case, self.features, self.options, self.program, __version__,
+                *(each.case.batch for each in self.packed))
         return sha256(repr(said).encode("utf-8", "surrogatepass")).hexdigest()[:24]
 
     def answer(self, grade: Grade) -> Cell:
         """The cell: what ``plan`` lists first, or by the grid alone; its linearity left out."""
+        first, case = self._first(coarse=grade == "coarse")
+        return predicted(first, case, series=self.series, grade=grade)
+
+    def _first(self, *, coarse: bool) -> tuple[First, Case]:
+        """The first plan, or why there is none, and the case that it is of.
+
+        Of packs as ``plan`` chooses (``api/packed_search.py``): the shortest expected step, the smallest cap where nothing fits.
+        """
         if self.never:
-            first = First(best=None, refusal=self.never[0])
-        else:
-            first = first_plan(self.case, self.features, self.options, self.runner, coarse=grade == "coarse")
-        return predicted(first, self.case, series=self.series, grade=grade)
+            return First(best=None, refusal=self.never[0]), self.case
+        if not self.packed:
+            return first_plan(self.case, self.features, self.options, self.runner, coarse=coarse), self.case
+        found = [each._first(coarse=coarse) for each in self.packed]
+        searched = [each for each in found if each[0].refusal is None] or found[:1]
+        return min(searched, key=lambda each: inf if each[0].best is None else each[0].best.expected_step_s)
+
+    def under(self, cell: Cell) -> Question:
+        """The question in the packs of its cell."""
+        return next((each for each in self.packed if batch_of(each.case) == cell.batch), self)
 
 
-def of_setup(series: str, given: Setup, options: SearchOptions) -> Question:
-    """What a request names."""
+def of_setup(series: str, given: Setup, options: SearchOptions, batches: Sequence[Batch] = ()) -> Question:
+    """What a request names; ``batches``: the packs that its samples may be in."""
     from meshwright.api.legality import never_trains
 
     own = given.framework
+    packed = [replace(given.case, batch=each) for each in batches]
     return Question(
         series=series, case=given.case, features=own.features, runner=own, program=f"{own.name}@{own.version}", options=options,
         never=tuple(never_trains(given)),
+        packed=tuple(
+            of_setup(series, replace(given, case=case, framework=own.for_case(case)), options) for case in packed
+        ),
     )
 
 
@@ -115,16 +138,19 @@ def drafts(
     from meshwright.api.cases import drafted
 
     said = set(map(str, faults.messages))
+    read: dict[str, Any] = {}
     for series, model in models:
         for name, number in sizes or (("", 0),):
             own = Faults()
             own.failed, own.places = set(faults.failed), faults.places
             sized = {name: number} if name else {}
-            draft = drafted({**values, "model": model, **sized}, own)
+            draft = drafted({**values, **read, "model": model, **sized}, own)
             faults.note(each for each in own.messages if str(each) not in said)
             said |= set(map(str, own.messages))
             if draft.setup is None:
                 break  # the next size would say the same again
+            if draft.setup.samples is not None:  # their file is read once
+                read = {"samples": draft.setup.samples}
             yield series, draft.setup
 
 

@@ -6,7 +6,7 @@ import sys
 from concurrent.futures import as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import cpu_count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -26,8 +26,8 @@ MAX_JOBS = 4
 WORTH_IT = 24
 """Cells from which a process pays for its start where nobody says how many."""
 
-Sent = tuple[str, Any, Any, str, Any]
-"""Series, case, features, framework with its release, options."""
+Sent = tuple[str, Any, Any, str, Any, tuple[Any, ...]]
+"""Series, case, features, framework with its release, options, and cases of packs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +112,8 @@ def _travels(question: Question) -> bool:
 
 
 def _sent(question: Question) -> Sent:
-    return question.series, question.case, question.features, question.program, question.options
+    packed = tuple(each.case for each in question.packed)
+    return question.series, question.case, question.features, question.program, question.options, packed
 
 
 def _there(function: Callable[..., Result], sent: Sent, *more: object) -> Result:
@@ -120,11 +121,13 @@ def _there(function: Callable[..., Result], sent: Sent, *more: object) -> Result
     from meshwright.api.cells.question import Question
     from meshwright.frameworks import framework
 
-    series, case, features, program, options = sent
-    own = framework(program).for_case(case)
-    return function(
-        Question(series=series, case=case, features=features, runner=own, program=program, options=options), *more
-    )
+    series, case, features, program, options, packed = sent
+
+    def again(one: Any) -> Question:
+        own = framework(program).for_case(one)
+        return Question(series=series, case=one, features=own.features, runner=own, program=program, options=options)
+
+    return function(replace(again(case), features=features, packed=tuple(map(again, packed))), *more)
 
 
 def _answer(question: Question, grade: Grade) -> Cell:

@@ -31,7 +31,8 @@ FAMILY = "playbook"
 INTERRUPTED = 130
 _AXES, _FROM, _OUTPUT = "Axes", "Where cells come from", "Output"
 _CASE = (
-    "layers", "request", "cluster", "device", "devices_per_node", "global_batch", "sequence", "task", "precision", "optimizer",
+    "layers", "request", "cluster", "device", "devices_per_node", "global_batch", "sequence", "lengths", "max_tokens", "packs",
+    "split_long", "task", "precision", "optimizer",
     "gradient_dtype", "framework", "implementation", "launch", "calibration", "flops_convention", "max_memory_ratio",
     "reserve_memory_ratio",
 )
@@ -88,6 +89,11 @@ class AtlasRequest(Request):
     devices_per_node: int | str | None = None
     global_batch: int | str | None = None
     sequence: int | str | None = None
+    lengths: str | Path | None = None
+    """Lengths of samples, which are packed: each cell takes the packs that ``plan`` takes."""
+    max_tokens: int | str | None = None
+    packs: int | str | None = None
+    split_long: bool = False
     task: str | None = None
     precision: str | None = None
     optimizer: str | None = None
@@ -230,18 +236,14 @@ def _content(kind: str, answer: AtlasAnswer) -> bytes:
     return render_bytes("picture.png", drawn) if kind == "png" else drawn.encode()
 
 
-def _of_file(values: Values, faults: Faults) -> Mapping[str, Any]:
-    """What the request file says beside the fields of an atlas; what it cannot answer is a fault."""
+def _of_file(values: Values) -> Mapping[str, Any]:
+    """What the request file says beside the fields of an atlas."""
     from meshwright.api.request_file import read_request_file
 
     where = values.get("request")
     if where is None:
         return {}
-    file = read_request_file(str(where), Faults())  # its faults were noted when its options were read
-    if "lengths" in file:
-        words = "an atlas plans for full sequences: leave out lengths, which `plan` packs"
-        faults.add("atlas.lengths", words, path=f"{where}: lengths")
-    return file
+    return read_request_file(str(where), Faults())  # its faults were noted when its options were read
 
 
 def _read(request: AtlasRequest, faults: Faults) -> Values:
@@ -249,7 +251,7 @@ def _read(request: AtlasRequest, faults: Faults) -> Values:
     held = replace(request, html=None) if request.html else request  # one that --keep knows as its own is not in the way
     values = dict(held.read(faults))
     values |= {"html": str(request.html)} if request.html else {}
-    file = _of_file(values, faults)
+    file = _of_file(values)
     values["models"] = axes.words(values["models"]) or ([str(file["model"])] if "model" in file and not values["sizes"] else [])
     sizes = []
     for word in axes.words(values["sizes"]):

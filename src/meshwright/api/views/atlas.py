@@ -7,7 +7,7 @@ import io
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from meshwright.api.cells.cell import DEGREES
+from meshwright.api.cells.cell import BATCH, DEGREES
 from meshwright.api.views.estimates import plain
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 COLUMNS = (
     "series", "model", "device", "devices", "nodes", "source", "grade", "label", *DEGREES, "step_s", "step_low_s", "step_high_s",
     "tokens_per_s_per_device", "mfu_ratio", "memory_peak_bytes", "memory_reserved_bytes", "memory_capacity_bytes", "missing_bytes",
-    "fit_probability", "linearity_ratio", "linearity_baseline_devices", "global_batch_sequences", "sequence_tokens", "run", "ran",
+    "fit_probability", "linearity_ratio", "linearity_baseline_devices", *BATCH, "run", "ran",
     "failed", "why",
 )
 COMPARED = (
@@ -55,7 +55,7 @@ def cell_view(cell: Cell) -> dict[str, Any]:
     view: dict[str, Any] = plain(cell.to_json())
     nodes, left = divmod(cell.devices, cell.devices_per_node)
     batch = view.pop("batch") or {}
-    shared = {name: batch.get(name) for name in ("global_batch_sequences", "sequence_tokens")}
+    shared = {name: batch.get(name) for name in BATCH}
     return {**view, "nodes": None if left else nodes, **shared}
 
 

@@ -84,6 +84,8 @@ def picture_view(found: Diagnosis, view: dict[str, Any]) -> dict[str, Any]:
     ranks |= {each.rank: each for each in run.splits if each.rank is not None}
     return {
         **view,
+        "model": run.case.model.name if run.case is not None else None,
+        "dropped": run.steady.dropped if run.steady is not None else 0,
         "split": None if split is None or run.split is None else {**split, "step_s": run.split.step_s},
         "steps": list(_drawn(run)),
         "ranks": [

@@ -11,7 +11,7 @@ from base64 import b64encode
 from dataclasses import replace
 from functools import lru_cache
 from hashlib import sha256
-from itertools import count
+from itertools import count, groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -202,7 +202,10 @@ class Writing:
         """A drawing, or one for a desk and one for a phone of which one is seen; a large one may be magnified."""
         caption = f"<figcaption>{xml(chart.caption)}</figcaption>\n" if chart.caption else ""
         if chart.zoom:
-            return self._zoomed(chart, caption)
+            zoomed = self._zoomed(chart)
+            if chart.narrow is not None:
+                zoomed = f'<div class="desk">{zoomed}</div>\n<div class="chart both narrow">{chart.narrow.inline()}</div>\n'
+            return f"<figure>{zoomed}{caption}</figure>\n"
         if chart.narrow is None:
             region = f'role="region" tabindex="0" aria-label="{xml(f"Chart: {chart.wide.title}")}"'
             region += f' style="--natural:{chart.wide.width:.0f}px"'
@@ -212,17 +215,16 @@ class Writing:
             f'<div class="chart both narrow">{chart.narrow.inline()}</div>\n{caption}</figure>\n'
         )
 
-    def _zoomed(self, chart: Chart, caption: str) -> str:
+    def _zoomed(self, chart: Chart) -> str:
         name = f"z{next(self._numbers)}"
         buttons = "".join(
             f'<button type="button" value="{value}" aria-label="{label}">{sign}</button>'
             for value, label, sign in (("2", "Magnify", "+"), ("0.5", "Make smaller", "\u2212"), ("0", "Whole width", "Whole"))
         )
         return (
-            f'<figure><div class="zoom" data-of="{name}">{buttons}<output aria-live="polite"></output></div>\n'
+            f'<div class="zoom" data-of="{name}">{buttons}<output aria-live="polite"></output></div>\n'
             f'<div class="zoomable" id="{name}" style="--natural:{chart.wide.width:.0f}px" role="region" tabindex="0" '
             f'aria-label="{xml(f"Chart: {chart.wide.title}; keys plus and minus magnify")}">{chart.wide.inline()}</div>\n'
-            f"{caption}</figure>\n"
         )
 
     def _code(self, text: str, name: str) -> str:
@@ -237,9 +239,9 @@ class Writing:
 
 
 def _words(said: Words) -> str:
+    alike = groupby(said, key=lambda each: f"{each.tone}{' pill' * each.badge}".strip())
     return "".join(
-        f'<span class="{kind}">{_text(each.text)}</span>' if kind else _text(each.text)
-        for each in said for kind in (f"{each.tone}{' pill' * each.badge}".strip(),)
+        f'<span class="{kind}">{_plain(tuple(runs))}</span>' if kind else _plain(tuple(runs)) for kind, runs in alike
     )
 
 

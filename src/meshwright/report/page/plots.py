@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from meshwright.report import diagnosis_picture
 from meshwright.report.blocks import Plot
 from meshwright.report.page import drawn, plotted
 from meshwright.words import gib, integer, percent, rate, seconds
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 KINDS: dict[str, Callable[..., Drawing]] = {
     "stacked": drawn.stacked, "waterfall": drawn.waterfall, "ranges": drawn.ranges, "changes": drawn.changes,
     "pairs": plotted.pairs, "against": plotted.against, "histogram": plotted.histogram,
+    "parts of a run": diagnosis_picture.parts, "course of a run": diagnosis_picture.course,
+    "ranks of a run": diagnosis_picture.ranks,
 }
 """Kind of a plot -> what draws it for a width."""
 SPELLINGS: dict[str, Callable[[float], str]] = {

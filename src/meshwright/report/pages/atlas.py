@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from meshwright.report.atlas import atlas_report, size_word, sources, standing, tally, title_of
 from meshwright.report.atlas import by_nodes as in_nodes
 from meshwright.report.atlas_picture import difference_drawing, linearity_drawing, maps_drawing
 from meshwright.report.blocks import (
+    NARROW,
     WIDE,
     Block,
     Chart,
@@ -25,7 +27,7 @@ from meshwright.report.pages.common import notes_of, page
 from meshwright.words import percent
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from meshwright.api.verbs.atlas import AtlasAnswer
     from meshwright.report.svg import Drawing
@@ -41,14 +43,14 @@ def page_of(answer: AtlasAnswer) -> Page:
     view = answer.to_json()
     _, told = sections_of(atlas_report(view))
     maps: list[Block] = [
-        _map(maps_drawing(view, source), CAPTION if not place else "")
+        _map(partial(maps_drawing, view, source), CAPTION if not place else "")
         for place, source in enumerate(sources(view))
     ]
     sections = [Section(title="Maps", blocks=tuple(maps))]
     if any(each["measured_step_s"] for each in view.get("differences", ())):
         caption = "The best measured step over the one that is predicted for its layout; blue is faster than predicted, red slower."
         sections.append(Section(title="Measured over predicted", blocks=(
-            Paragraph(words=words(tally(view))), _map(difference_drawing(view), caption),
+            Paragraph(words=words(tally(view))), _map(partial(difference_drawing, view), caption),
         )))
     if any(len(each["points"]) > 1 for each in view["linearity"]):
         sections.append(Section(title="Linearity", blocks=(
@@ -63,9 +65,10 @@ def page_of(answer: AtlasAnswer) -> Page:
     )
 
 
-def _map(drawing: Drawing, caption: str) -> Chart:
-    """A map; a broad one may be magnified."""
-    return Chart(wide=drawing, caption=caption, zoom=drawing.width > WIDE)
+def _map(draw: Callable[..., Drawing], caption: str) -> Chart:
+    """A map, as a list on a phone; a broad one may be magnified."""
+    wide = draw()
+    return Chart(wide=wide, narrow=draw(NARROW), caption=caption, zoom=wide.width > WIDE)
 
 
 def _is_drawn(section: Section) -> bool:

@@ -5,43 +5,39 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from meshwright.report.blocks import Block, Page, Paragraph, Pieces, Run, Section, Tile, Tiles, drawn_twice, table, words
-from meshwright.report.diagnose import VERDICTS, diagnose_report, worth
-from meshwright.report.diagnosis_picture import course, parts, ranks
-from meshwright.report.page.reading import sections_of
+from meshwright.report.blocks import Block, Page, Run, Section, Tile, Tiles, line, table
+from meshwright.report.diagnose import REMEDIES, TONES, VERDICTS, evidence_words, guide_lines, told_of, worth
+from meshwright.report.page.plots import plot
 from meshwright.report.pages.common import page
 from meshwright.report.pages.layouts import strip
 from meshwright.report.redacted import blanked
+from meshwright.report.runs import closest_line
 from meshwright.words import gib, integer, percent, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from meshwright.api.verbs.diagnose import DiagnoseAnswer
-    from meshwright.report.blocks import Tone
 
-THRESHOLDS = "The guides' thresholds"
-TONES: Mapping[str, Tone] = {"error": "bad", "warning": "warn", "advice": "accent"}
 CHARTS = (
-    ("Where the step goes", parts, "Of each part: observed above, predicted below; the whisker is where 90 % of runs lie."),
-    ("Steps of the run", course,
+    ("Where the step goes", "parts of a run", ("expected", "split"),
+     "Of each part: observed above, predicted below; the whisker is where 90 % of runs lie."),
+    ("Steps of the run", "course of a run", ("steps", "observed", "expected"),
      "The blue line is the median, green lines are the prediction with its interval; dots at the upper edge lie higher."),
-    ("Compute of the ranks", ranks, ""),
+    ("Compute of the ranks", "ranks of a run", ("ranks",), ""),
 )
+"""Title, kind of plot, what of the document it is drawn from, and its caption."""
 MOST = 200
 """Findings on a page."""
 
 
 def page_of(answer: DiagnoseAnswer) -> Page:
     """The page of an answer; hosts, keys and paths are blanked in it where they are in the answer."""
-    told = blanked(diagnose_report(answer)) if answer.redact else diagnose_report(answer)
-    thresholds = [block for each in sections_of(told)[1] if each.title == THRESHOLDS for block in each.blocks]
-    return page_of_view(answer.to_picture(), [
-        Section(title=THRESHOLDS, blocks=tuple(
-            replace(each, kind="item") for each in thresholds if isinstance(each, Paragraph) and each.kind == "text"
-        )),
-        Section(title="The nearest published run", blocks=tuple(each for each in thresholds if isinstance(each, Pieces))),
+    view, nearest = answer.to_picture(), closest_line(answer.closest)
+    found = page_of_view(view, [
+        Section(title="The nearest published run", blocks=tuple(blanked(nearest) if answer.redact else nearest)),
     ])
+    return replace(found, told=told_of(answer))
 
 
 def page_of_view(view: Mapping[str, Any], sections: Sequence[Section] = ()) -> Page:
@@ -49,16 +45,20 @@ def page_of_view(view: Mapping[str, Any], sections: Sequence[Section] = ()) -> P
     seen = {"Where the step goes": view["expected"] or view["split"], "Steps of the run": view["steps"],
             "Compute of the ranks": len(view["ranks"]) > 1}
     charts = tuple(
-        Section(title=title, blocks=(drawn_twice(lambda width, draw=draw: draw(view, width), caption=caption),))  # type: ignore[misc]
-        for title, draw, caption in CHARTS if seen[title]
+        Section(title=title, blocks=(plot(kind, view={name: view[name] for name in names}, caption=caption),))
+        for title, kind, names, caption in CHARTS if seen[title]
     )
     verdict = view["verdict"]
-    notes = tuple(Paragraph(words=words(str(note)), kind="small") for note in view["notes"])
+    notes = tuple(line(str(note), kind="small") for note in view["notes"])
+    guides = tuple(replace(each, kind="item") for each in guide_lines(view))
     return page(
         "diagnose", VERDICTS[verdict][0].capitalize(),
         verdict="good" if verdict == "normal" else "bad" if verdict in ("failed", "hung") else "",
         first=(*([strip(view["label"])] if view["label"] else []), _tiles(view["observed"], view["expected"].get("step")), *notes),
-        sections=(Section(title="Findings, the worst first", blocks=tuple(_findings(view))), *charts, *sections, _read(view)),
+        sections=(
+            Section(title="Findings, the worst first", blocks=tuple(_findings(view))), *charts,
+            Section(title="The guides' thresholds", blocks=guides), *sections, _read(view),
+        ),
     )
 
 
@@ -80,20 +80,17 @@ def _tiles(observed: Mapping[str, Any], expected: Mapping[str, Any] | None) -> T
 def _findings(view: Mapping[str, Any]) -> Iterator[Block]:
     """Each finding: what it is and what it costs, what shows it, what helps."""
     for each in view["findings"][:MOST]:
-        lost, won = worth(each["loss_ratio"], each["predicted_gain_ratio"], each["change"], at_most=each["gain_is_bound"])
-        yield Paragraph(words=words(
+        lost, won = worth(each)
+        yield line(
             Run(each["severity"], TONES[each["severity"]], badge=True), Run(each["message"], "strong"),
-            Run(f"  {each['id']}", "dim"),
-        ), kind="head")
+            Run(f"  {each['id']}", "dim"), kind="head",
+        )
         if lost or won:
-            yield Paragraph(words=words(Run(lost, "bad"), "; " if lost and won else "", Run(won, "good")))
-        for one in each["evidence"][:3]:
-            where = f"{one['file']}:{one['line']}" if one["line"] else one["file"] or ""
-            yield Paragraph(words=words(f"{one['text']}  {where}".strip()), kind="small")
-        for remedy in each["remedy"][:4]:
-            yield Paragraph(words=words(remedy), kind="item")
+            yield line(*(replace(run, tone="bad") for run in lost), "; " if lost and won else "", *won)
+        yield from (line(said, kind="small") for said in evidence_words(each))
+        yield from (line(remedy, kind="item") for remedy in each["remedy"][:REMEDIES])
     if not view["findings"]:
-        yield Paragraph(words=words("Nothing was found."))
+        yield line("Nothing was found.")
 
 
 def _read(view: Mapping[str, Any]) -> Section:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from meshwright.explain import sections
-from meshwright.report.blocks import Block, Folded, Page, Paragraph, Run, Section, drawn_twice, words
-from meshwright.report.constants import constants_table
-from meshwright.report.page.drawn import Parted, series, stacked, waterfall
-from meshwright.report.page.reading import blocks_of
+from meshwright.report.blocks import Block, Folded, Page, Paragraph, Run, Section, words
+from meshwright.report.constants import constants_blocks
+from meshwright.report.explain import told_of
+from meshwright.report.page.drawn import Parted, series
+from meshwright.report.page.plots import plot
 from meshwright.report.pages.common import (
     asked_section,
     case_line,
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from meshwright.api.verbs.explain import ExplainAnswer
     from meshwright.explain import Explanation
     from meshwright.explain.sections import Section as Explained
-    from meshwright.report.blocks import Chart, Tone, Words
+    from meshwright.report.blocks import Plot, Tone, Words
 
 IN_SHORT, LOSSES = "In short", "Where the points between MFU and 100 go"
 DRAWN = ("One step of each knob", "Better hardware or software")
@@ -50,6 +51,7 @@ def page_of(answer: ExplainAnswer) -> Page:
     every = {each.title: each for each in sections(explanation, all_rules=True)}
     return page(
         "explain", f"{percent(estimate.mfu_ratio)} MFU, and where the rest goes", subtitle=case_line(given.case),
+        told=told_of(answer),
         first=(
             strip(estimate.label), tiles(estimate), *(Paragraph(words=words(line), kind="item") for line in short.lines),
             more_figures(given.case, estimate),
@@ -64,7 +66,8 @@ def page_of(answer: ExplainAnswer) -> Page:
                        blocks=tuple(_lines(every["What the guides say"].lines))),
             )),
             Section(title="The constants behind the figures", blocks=(
-                Folded(title="Every constant with its source", blocks=blocks_of(constants_table(given.case.calibration, estimate))),
+                Folded(title="Every constant with its source",
+                       blocks=tuple(constants_blocks(given.case.calibration, estimate))),
             )),
             launch_section(given, estimate), asked_section(given.case),
         ),
@@ -89,7 +92,7 @@ def _told(rest: Sequence[Explained], answer: ExplainAnswer) -> Iterator[Section]
             yield Section(title=title, blocks=(first, chart, Folded(title="In words", blocks=lines[1:])))
 
 
-def _chart(title: str, explanation: Explanation) -> Chart | None:
+def _chart(title: str, explanation: Explanation) -> Plot | None:
     """What a section says in figures, as a picture."""
     match title[:1]:
         case "1":
@@ -99,7 +102,7 @@ def _chart(title: str, explanation: Explanation) -> Chart | None:
     return _losses(explanation) if title == LOSSES else None
 
 
-def _losses(explanation: Explanation) -> Chart:
+def _losses(explanation: Explanation) -> Plot:
     """The points of 100, each beginning where the one before ends."""
     lost = [one for one in explanation.losses if one.points_percent > 0]
     colours = [GREEN, *series(len(lost) + 2)[3:]]
@@ -108,10 +111,10 @@ def _losses(explanation: Explanation) -> Chart:
          f"{one.points_percent:.1f} points \u00b7 {seconds(one.time_s)}", colour)
         for one, colour in zip(lost, colours * 2, strict=False)
     ]
-    return drawn_twice(lambda width: waterfall(parts, width, title=LOSSES), caption="Points of 100, and seconds of the step.")
+    return plot("waterfall", parts=parts, title=LOSSES, caption="Points of 100, and seconds of the step.")
 
 
-def _ladder_of_memory(explanation: Explanation) -> Chart:
+def _ladder_of_memory(explanation: Explanation) -> Plot:
     """The fullest device, knob after knob, then each knob alone."""
     fit = explanation.fit
     named = [(each.knob, each) for each in fit.rungs] + [(f"{each.knob} alone", each) for each in fit.alone]
@@ -121,22 +124,22 @@ def _ladder_of_memory(explanation: Explanation) -> Chart:
         for place, (name, each) in enumerate(named)
     ]
     limit = fit.capacity_bytes / GIB
-    return drawn_twice(
-        lambda width: stacked(rows, [("memory", BLUE)], width, title="Memory of the fullest device, knob by knob", limit=limit,
-                              limit_word=f"usable {limit:.1f} GiB"),
+    return plot(
+        "stacked", rows=rows, parts=[("memory", BLUE)], title="Memory of the fullest device, knob by knob", limit=limit,
+        limit_word=f"usable {gib(fit.capacity_bytes)}",
         caption="First the knobs of this layout, one on top of the other; below, what each would do alone. Red does not fit.",
     )
 
 
-def _ladder_of_speed(explanation: Explanation) -> Chart:
+def _ladder_of_speed(explanation: Explanation) -> Plot:
     """The step, from the guide's start to the layout."""
     rows = [
         Parted(name=each.knob, parts=(each.step_s,), over=not each.fits,
                word=f"{seconds(each.step_s)} \u00b7 {signed(each.step_change_ratio)}")
         for each in explanation.throughput.rungs
     ]
-    return drawn_twice(
-        lambda width: stacked(rows, [("step", BLUE)], width, title="The step from the guided start to this layout", unit=seconds),
+    return plot(
+        "stacked", rows=rows, parts=[("step", BLUE)], title="The step from the guided start to this layout", unit="seconds",
         caption="One group of knobs after the other, each against the row above. Red does not fit.",
     )
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from meshwright.report.blocks import Block, Page, Paragraph, Section, Tile, Tiles, drawn_twice
-from meshwright.report.page.drawn import Ranged, ranges
-from meshwright.report.page.reading import sections_of
+from meshwright.report.blocks import Block, Page, Section, Tile, Tiles, line
+from meshwright.report.page.drawn import Ranged
+from meshwright.report.page.plots import plot
 from meshwright.report.pages.common import page
 from meshwright.report.pages.layouts import strip
 from meshwright.report.rehearse import terse
-from meshwright.report.trials import trials_report
+from meshwright.report.trials import dry_lines, outcome_lines, told_of, trials_table
 from meshwright.words import about, rate, seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 STATUSES = {"oom": "out of memory", "user": "failed by itself", "nccl": "network failed", "parse": "no step in its log"}
 """How a trial ended that has no step, in words."""
@@ -34,24 +34,30 @@ def ended(each: Mapping[str, Any]) -> str:
 def trials_page(verb: str, view: Mapping[str, Any], ok: bool) -> Page:
     """The page of trials."""
     best = view["best"]
-    first, sections = sections_of(trials_report(view))
     dry = "dry_run" in view
     found = "No trial ended with a measured step" if best is None else f"Best measured: {seconds(best['step_s'])} a step"
     title = "What would be run" if dry else found
     step = f"{view['global_batch_sequences']:,} x {view['sequence_tokens']:,} tokens a step"
     return page(
         verb, title, subtitle=f"{view['model']} on {view['devices']} x {view['cluster']}, {step}, {view['program']}",
-        verdict="" if dry else "good" if ok else "bad",
-        first=(*([] if best is None else [strip(best["label"])]), _tiles(view, best)),
-        sections=(_beside(view), Section(title="Trials", blocks=tuple(map(_listed, first[1:]))), *sections),
+        verdict="" if dry else "good" if ok else "bad", told=told_of(view),
+        first=(
+            *([] if best is None else [strip(best["label"])]), _tiles(view, best),
+            *([line(view["verdict"])] if "verdict" in view else []),
+        ),
+        sections=(_beside(view), Section(title="Trials", blocks=tuple(_trials(view)))),
     )
 
 
-def _listed(block: Block) -> Block:
-    """What went wrong with a trial as an item of a list."""
-    if isinstance(block, Paragraph) and all(each.tone == "warn" for each in block.words):
-        return replace(block, kind="item")
-    return block
+def _trials(view: Mapping[str, Any]) -> Iterator[Block]:
+    """What was run or would be, and what went wrong with a trial as an item of a list."""
+    if "dry_run" in view:
+        yield from dry_lines(view)
+        return
+    if view["trials"]:
+        yield trials_table(view)
+    for each in outcome_lines(view):
+        yield replace(each, kind="item") if all(run.tone == "warn" for run in each.words) else each
 
 
 def _tiles(view: Mapping[str, Any], best: Mapping[str, Any] | None) -> Tiles:
@@ -87,9 +93,6 @@ def _beside(view: Mapping[str, Any]) -> Section | None:
         ]
     if not rows:
         return None
-    chart: Block = drawn_twice(
-        lambda width: ranges(rows, width, title="Predicted and measured steps", words=seconds, label="step",
-                             of="measured, 80 % interval", other="predicted"),
-        caption="Rings are predictions, dots the measured medians.",
-    )
+    chart = plot("ranges", rows=rows, title="Predicted and measured steps", words="seconds", label="step",
+                 of="measured, 80 % interval", other="predicted", caption="Rings are predictions, dots the measured medians.")
     return Section(title="Predicted against measured", blocks=(chart,))
