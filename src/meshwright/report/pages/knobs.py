@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from meshwright.explain.sensitivity import sensitivities, what_ifs
 from meshwright.judging.facts import Facts
-from meshwright.report.blocks import Block, Folded, Section, cell, figure, table
+from meshwright.report.blocks import Block, Folded, Section, figure, table
 from meshwright.report.blocks import Run as Said
 from meshwright.report.page.drawn import Changed
 from meshwright.report.page.plots import plot
