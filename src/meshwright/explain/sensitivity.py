@@ -45,8 +45,12 @@ class WhatIf:
 def sensitivities(facts: Facts) -> tuple[Sensitivity, ...]:
     """Every single step, knob by knob."""
     found: list[Sensitivity] = []
-    for each in neighbours(facts.case, facts.features, facts.layout):
-        layout = each.layout if each.layout is None or each.knob == "overlap" else facts.own(each.layout)
+    steps = [
+        (each, each.layout if each.layout is None or each.knob == "overlap" else facts.own(each.layout))
+        for each in neighbours(facts.case, facts.features, facts.layout)
+    ]
+    facts.know(layout for _, layout in steps if layout is not None and not facts.refusals(layout))
+    for each, layout in steps:
         refused = each.refused_because if layout is None else facts.refusals(layout)
         if layout is None or refused:
             found.append(

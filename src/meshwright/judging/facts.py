@@ -68,6 +68,7 @@ class Facts:
         self.case, self.layout, self.features, self.runner = case, layout, features, runner
         self.estimate = estimate if estimate is not None else estimate_of(case, layout)
         self._trials: dict[Layout, Estimate] = {layout: self.estimate}
+        self._refused: dict[Layout, tuple[str, ...]] = {}
 
     @property
     def error_ratio(self) -> float:
@@ -156,10 +157,17 @@ class Facts:
 
     def refusals(self, layout: Layout, case: Case | None = None) -> tuple[str, ...]:
         """Why a layout cannot be run: rules of the search, or the framework's own, unless they refuse the explained one, too."""
-        rules = layout_refusals(case or self.case, self.features, layout)
+        if case is not None:
+            return self._refusals(layout, case)
+        if layout not in self._refused:
+            self._refused[layout] = self._refusals(layout, self.case)
+        return self._refused[layout]
+
+    def _refusals(self, layout: Layout, case: Case) -> tuple[str, ...]:
+        rules = layout_refusals(case, self.features, layout)
         if rules or layout == self.layout:
             return rules
-        return tuple(reason for id, reason in self._asked(case or self.case, layout) if id not in self._known)
+        return tuple(reason for id, reason in self._asked(case, layout) if id not in self._known)
 
     @cached_property
     def _known(self) -> frozenset[object]:
@@ -181,9 +189,13 @@ class Facts:
 
     def trials(self, layouts: Sequence[Layout]) -> list[Trial]:
         """Other layouts, estimated together."""
+        self.know(layouts)
+        return [self.trial(layout) for layout in layouts]
+
+    def know(self, layouts: Iterable[Layout]) -> None:
+        """Estimate layouts together that will be tried one by one."""
         new = [layout for layout in dict.fromkeys(layouts) if layout not in self._trials]
         self._trials.update(zip(new, estimates(self.case, new), strict=True))
-        return [self.trial(layout) for layout in layouts]
 
     def varied(self, **knobs: Any) -> Trial | None:
         """The layout with other knobs, rebalanced; None where a division fails or a rule refuses it."""

@@ -58,11 +58,14 @@ def gemm_s(
     m, n, k = array(m), array(n), array(k)
     peak = device.peak_flops_per_s[dtype]
     unit_rate = peak / device.num_units * sustained_ratio(constants, dtype) * speed
+    rows = {tile.rows: count * ceil_divide(m, tile.rows) for tile in constants.tiles}
+    columns = {tile.columns: ceil_divide(n, tile.columns) for tile in constants.tiles}
+    depth = k + constants.gemm_setup_k
     best: Array | None = None
     for tile in constants.tiles:
-        filled = count * ceil_divide(m, tile.rows) * ceil_divide(n, tile.columns) / device.num_units
+        filled = rows[tile.rows] * columns[tile.columns] / device.num_units
         waves = filled + constants.gemm_wave_ratio * (np.ceil(filled) - filled)
-        work = 2.0 * tile.rows * tile.columns * (k + constants.gemm_setup_k)
+        work = 2.0 * tile.rows * tile.columns * depth
         time = waves * (work / (unit_rate * tile.ratio))
         best = time if best is None else np.minimum(best, time)
     assert best is not None, "constants without tiles"

@@ -256,16 +256,18 @@ def layer_pieces(kind: LayerKind, case: Case, shape: WorkShape) -> Pieces:
     forward_of: dict[str, Array] = {}
     forward = input_gradient = weight_gradient = cast = array(0.0)
     products = _products(kind, case, shape)
-    for product in products:
-        once = product_s(product, case, "forward")
+    first_input = first_weight = array(0.0)
+    for number, product in enumerate(products):
+        once, behind = product_s(product, case, "forward"), product_s(product, case, "input")
         forward = forward + once
+        input_gradient = input_gradient if product.detached else input_gradient + behind
         forward_of[product.module] = forward_of.get(product.module, array(0.0)) + once
-        if not product.detached:
-            input_gradient = input_gradient + product_s(product, case, "input")
+        weight = array(0.0) if frozen else product_s(product, case, "weight")
         if not frozen:
-            weight_gradient = weight_gradient + product_s(product, case, "weight") + accumulation_s(product, case)
+            weight_gradient = weight_gradient + weight + accumulation_s(product, case)
+        if not number:
+            first_input, first_weight = behind, weight
         cast = cast + cast_s(product, case)
-    first = products[0]
     core_forward, core_backward = attention_core_s(kind, case, shape)
     forward_of[ATTENTION_CORE] = core_forward
     if kind.mixer is not None:
@@ -295,8 +297,7 @@ def layer_pieces(kind: LayerKind, case: Case, shape: WorkShape) -> Pieces:
         products_forward=forward, products_input=input_gradient, products_weight=weight_gradient,
         attention_forward=core_forward, attention_backward=core_backward,
         elementwise_forward=ahead, elementwise_backward=behind, cast=cast,
-        first_input_gradient=product_s(first, case, "input"),
-        first_weight_gradient=array(0.0) if frozen else product_s(first, case, "weight"),
+        first_input_gradient=first_input, first_weight_gradient=first_weight,
         forward_of=forward_of,
     )
 
