@@ -180,6 +180,9 @@ class Trials:
         own = Some(fits=need <= 16.0, mfu_ratio=0.5, memory_reserved_bytes=need, bubble_ratio=0.1, expected_step_s=expected_s)
         return Some(layout=layout, step_s=step_s, expected_step_s=expected_s, reserved_bytes=need, estimate=own)
 
+    def know(self, layouts):
+        assert not any(layout in self._refused for layout in layouts)
+
     def refusals(self, layout):
         return ("no",) if layout in self._refused else ()
 

@@ -16,7 +16,7 @@ from meshwright.domain.calibration import LEVELS, Calibration, CalibrationTable,
 from meshwright.domain.cluster import Cluster
 from meshwright.domain.measured import with_measured
 from meshwright.errors import InputError, fault, nearest
-from meshwright.readers.safe import load_json, load_yaml, require_mapping
+from meshwright.readers.safe import load_json, load_shipped, require_mapping
 from meshwright.readers.structure import make_converter, structure
 from meshwright.units import FACTORS
 
@@ -29,7 +29,7 @@ NONE, NONE_VERSION = "none", "0"
 
 @cache
 def _document() -> Mapping[str, object]:
-    return require_mapping(load_yaml(data_path(FILE)), FILE)
+    return require_mapping(load_shipped(data_path(FILE)), FILE)
 
 
 def constant_figures(family: str) -> Mapping[str, Mapping[str, object]]:

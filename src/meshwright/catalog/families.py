@@ -8,7 +8,7 @@ from functools import cache
 
 from meshwright.catalog.sheets import data_path
 from meshwright.errors import fault, nearest
-from meshwright.readers.safe import load_yaml
+from meshwright.readers.safe import load_shipped
 from meshwright.readers.structure import make_converter, structure
 
 FILE = "families.yaml"
@@ -59,7 +59,7 @@ class _Document:
 @cache
 def families() -> Mapping[str, Family]:
     """All families by their names."""
-    found = structure(make_converter(), load_yaml(data_path(FILE)), _Document, where=FILE)
+    found = structure(make_converter(), load_shipped(data_path(FILE)), _Document, where=FILE)
     return found.families
 
 

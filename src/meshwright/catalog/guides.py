@@ -14,7 +14,7 @@ from functools import cache
 from typing import Literal
 
 from meshwright.catalog.sheets import data_path
-from meshwright.readers.safe import load_yaml
+from meshwright.readers.safe import load_shipped
 from meshwright.readers.structure import make_converter, structure
 
 Status = Literal["holds", "wrong", "holds-only-if"]
@@ -119,7 +119,7 @@ class Guides:
 @cache
 def guides() -> Guides:
     """Every rule of the guides, read once."""
-    return structure(make_converter(), load_yaml(data_path(FILE)), Guides, where=FILE)
+    return structure(make_converter(), load_shipped(data_path(FILE)), Guides, where=FILE)
 
 
 def cited(source: str, *rules: str) -> str:

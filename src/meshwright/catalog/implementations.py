@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from meshwright.catalog.sheets import Names, data_path
 from meshwright.domain.implementation import Compilation, Implementation
-from meshwright.readers.safe import load_yaml, require_mapping
+from meshwright.readers.safe import load_shipped, require_mapping
 from meshwright.readers.structure import make_converter, structure
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ FILE = "implementations.yaml"
 
 @cache
 def _document() -> Mapping[str, object]:
-    return require_mapping(load_yaml(data_path(FILE)), FILE)
+    return require_mapping(load_shipped(data_path(FILE)), FILE)
 
 
 def _blocks() -> Mapping[str, object]:

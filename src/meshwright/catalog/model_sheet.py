@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from meshwright.catalog.figures import Provenance, cited, converter
 from meshwright.catalog.model_blocks import ModelRecord, block_faults, build_model, numbers_of
-from meshwright.catalog.sheets import Names, Sheet, data_path, looks_like_path, read_sheet
+from meshwright.catalog.sheets import Names, Sheet, data_path, looks_like_path, read_sheet, shipped
 from meshwright.catalog.shrinking import shrink
 from meshwright.domain.model import Model
 from meshwright.errors import InputError, Message, fault
@@ -149,12 +149,7 @@ def _scan() -> tuple[tuple[str, Path, list[str]], ...]:
 def _place(name: str) -> tuple[Sheet, str]:
     canonical = model_names().resolve(name)
     path = next(path for found, path, _ in _scan() if found == canonical)
-    return _sheet(path), canonical
-
-
-@cache
-def _sheet(path: Path) -> Sheet:
-    return read_sheet(path)
+    return shipped(f"models/{path.name}"), canonical
 
 
 @cache

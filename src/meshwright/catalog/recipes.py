@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from meshwright.catalog.sheets import Names, data_path
 from meshwright.domain.training import Optimizer, Precision
 from meshwright.errors import fault
-from meshwright.readers.safe import load_yaml, require_mapping
+from meshwright.readers.safe import load_shipped, require_mapping
 from meshwright.readers.structure import make_converter, structure
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class OptimizerRecord:
 
 @cache
 def _blocks(file: str) -> Mapping[str, object]:
-    return require_mapping(load_yaml(data_path(file)), file)
+    return require_mapping(load_shipped(data_path(file)), file)
 
 
 def precisions() -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from meshwright.errors import InputError, Message, did_you_mean, fault, nearest
 from meshwright.readers.names import name_fault
-from meshwright.readers.safe import load_yaml, require_mapping
+from meshwright.readers.safe import load_shipped, load_yaml, require_mapping
 from meshwright.text import kind, shown
 
 if TYPE_CHECKING:
@@ -42,7 +42,12 @@ def data_path(name: str) -> Path:
 
 def read_sheet(path: Path | str) -> Sheet:
     """A sheet from a file; a wrong section name or a section without names is refused, all at once."""
-    document = require_mapping(load_yaml(path), str(path))
+    return _sheet(load_yaml(path), path)
+
+
+def _sheet(loaded: object, path: Path | str) -> Sheet:
+    """The sheet that a document is."""
+    document = require_mapping(loaded, str(path))
     faults: list[Message] = []
     sections: dict[str, dict[str, object]] = {section: {} for section in SECTIONS}
     for key, value in document.items():
@@ -75,7 +80,8 @@ def read_sheet(path: Path | str) -> Sheet:
 @cache
 def shipped(name: str) -> Sheet:
     """A sheet of the catalogue, read once."""
-    return read_sheet(data_path(name))
+    path = data_path(name)
+    return _sheet(load_shipped(path), path)
 
 
 class Names:

@@ -8,7 +8,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from meshwright.readers.safe import load_yaml
+from meshwright.readers.safe import load_shipped
 
 if TYPE_CHECKING:
     from meshwright.frameworks.settings import Severity
@@ -27,5 +27,5 @@ class Complaint:
 @cache
 def complaints() -> dict[str, Complaint]:
     """Sign -> what it means; signs that are no findings are not in it."""
-    loaded: Any = load_yaml(Path(str(files("meshwright.diagnose"))) / "complaints.yaml")
+    loaded: Any = load_shipped(Path(str(files("meshwright.diagnose"))) / "complaints.yaml")
     return {id_: Complaint(**row) for id_, row in loaded.items()}

@@ -8,7 +8,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from meshwright.readers.safe import load_yaml
+from meshwright.readers.safe import load_shipped
 
 if TYPE_CHECKING:
     from meshwright.frameworks.base import Framework
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @cache
 def _table() -> dict[str, list[dict[str, str]]]:
     """Finding -> remedies, the first first: ``says`` in words, ``does`` the action whose keys frameworks name."""
-    loaded = load_yaml(Path(str(files("meshwright.diagnose"))) / "remedies.yaml")
+    loaded = load_shipped(Path(str(files("meshwright.diagnose"))) / "remedies.yaml")
     assert isinstance(loaded, dict)
     return loaded
 

@@ -7,12 +7,12 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
-from meshwright.readers.safe import load_yaml
+from meshwright.readers.safe import load_shipped
 
 
 @cache
 def _table() -> dict[str, dict[str, str]]:
-    loaded = load_yaml(Path(str(files("meshwright.frameworks"))) / "actions.yaml")
+    loaded = load_shipped(Path(str(files("meshwright.frameworks"))) / "actions.yaml")
     assert isinstance(loaded, dict)
     return loaded
 

@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from meshwright.readers.safe import load_yaml
+from meshwright.readers.safe import load_shipped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -63,7 +63,7 @@ class Habit:
 @cache
 def habits() -> tuple[Habit, ...]:
     """All rows."""
-    loaded = load_yaml(Path(__file__).with_name("variables.yaml"))
+    loaded = load_shipped(Path(__file__).with_name("variables.yaml"))
     assert isinstance(loaded, list)
     return tuple(
         Habit(

@@ -10,7 +10,7 @@ from textwrap import indent
 from typing import TYPE_CHECKING, Any, Literal
 
 from meshwright.frameworks.variables import habits
-from meshwright.readers.safe import load_yaml
+from meshwright.readers.safe import load_shipped
 
 if TYPE_CHECKING:
     from meshwright.frameworks.settings import Severity
@@ -50,7 +50,7 @@ def rules() -> Mapping[str, Rule]:
     """Every rule by its identifier, in the order of the table."""
     found: dict[str, Rule] = {}
     for path in sorted(Path(__file__).parent.joinpath("rules").glob("*.yaml")):
-        loaded = load_yaml(path)
+        loaded = load_shipped(path)
         assert isinstance(loaded, list)
         for row in loaded:
             rule = _rule(row)

@@ -14,7 +14,7 @@ from meshwright.domain.observed import Place, Sign
 from meshwright.readers.clock import at_s
 from meshwright.readers.lines import Line
 from meshwright.readers.pairs import number
-from meshwright.readers.safe import load_yaml
+from meshwright.readers.safe import load_shipped
 
 LONGEST = 400
 """Characters of a line that are kept."""
@@ -45,7 +45,7 @@ class Rule:
 @cache
 def rules() -> tuple[Rule, ...]:
     """Those of ``signs.yaml``, in its order: of one line the first that holds counts, by identifier."""
-    document: Any = load_yaml(Path(str(files("meshwright.readers"))) / "signs.yaml")
+    document: Any = load_shipped(Path(str(files("meshwright.readers"))) / "signs.yaml")
     return tuple(
         Rule(id=row["id"], anchor=anchor.encode(), pattern=re.compile(row["pattern"], re.IGNORECASE), ends=row.get("ends", ""),
              weight=row.get("weight", 0), generic=row.get("generic", False), example=row.get("example", ""))

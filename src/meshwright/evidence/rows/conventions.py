@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from meshwright.catalog.device_sheet import device_names
 from meshwright.evidence.rows.said import Said
-from meshwright.readers.safe import load_yaml
+from meshwright.readers.safe import load_shipped
 from meshwright.readers.structure import make_converter, structure
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def conventions() -> Conventions:
     """All conventions; what a rule sets are fields of ``Said``."""
     converter = make_converter()
     converter.register_structure_hook_func(lambda kind: kind == re.Pattern[str], lambda text, _: re.compile(text, re.IGNORECASE))
-    found = structure(converter, load_yaml(FILE), Conventions, where=FILE.name)
+    found = structure(converter, load_shipped(FILE), Conventions, where=FILE.name)
     rules = []
     for number, rule in enumerate(found.rules):
         given = {name: value for name, value in rule.then.items() if TAKEN not in str(value)}

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from meshwright.readers.safe import load_yaml, require_mapping
+from meshwright.readers.safe import load_shipped, require_mapping
 from meshwright.readers.structure import make_converter, structure
 
 if TYPE_CHECKING:
@@ -90,5 +90,5 @@ class Set:
 @cache
 def sets() -> tuple[Set, ...]:
     """All sets of the file, in its order."""
-    document = require_mapping(load_yaml(FILE), FILE.name)
+    document = require_mapping(load_shipped(FILE), FILE.name)
     return structure(make_converter(), document["sets"], tuple[Set, ...], where=f"{FILE.name}: sets")

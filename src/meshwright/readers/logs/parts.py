@@ -12,7 +12,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from meshwright.readers.safe import load_yaml
+from meshwright.readers.safe import load_shipped
 
 PARTS = (
     "data", "forward", "backward", "forward_backward", "receive", "send", "embedding_reduce", "gradient_reduce", "parameter_gather",
@@ -27,7 +27,7 @@ Parents = tuple[tuple[re.Pattern[str], tuple[str, ...]], ...]
 
 @cache
 def _table() -> tuple[Names, Parents, re.Pattern[str]]:
-    document: Any = load_yaml(Path(str(files("meshwright.readers.logs"))) / "parts.yaml")
+    document: Any = load_shipped(Path(str(files("meshwright.readers.logs"))) / "parts.yaml")
     parts = tuple((part, re.compile("|".join(names))) for part, names in document["parts"].items())
     within = tuple((re.compile(name), tuple(parents)) for name, parents in document["within"].items())
     return parts, within, re.compile("|".join(document["outside"]))
