@@ -13,6 +13,7 @@ from pretended_slurm import PretendedSlurm
 from trials_here import candidates, conducted, trial_of
 
 from meshwright.measure.chooser import Listed
+from meshwright.measure.conduct.budget import Budget
 from meshwright.measure.conduct.verdict import AGAIN
 from meshwright.measure.executors import slurm_asking
 from meshwright.measure.executors.base import Handed
@@ -89,10 +90,17 @@ def test_what_waits_is_taken_back_when_enough_is_known(tmp_path, pretended):
         pretended.room = 0  # the others wait for good
 
     _, found = conducted(tmp_path / "s.db", chooser=Enough(candidates("ok 50", "ok 51", "ok 52", "ok 53")), runner=Slurm(),
-                         limits=LIMITS, told=told, at_once=3, known=())
+                         limits=LIMITS, told=told, at_once=3, budget=Budget(wall_s=60.0))
     assert [each for each in events if each[0] == "withdrawn"] == [("withdrawn", "ok 51"), ("withdrawn", "ok 52")]
     assert {label: each[-1].status for label, each in found.items()} == {"ok 50": "ok"}, "as if nobody had asked"
     assert not pretended.queue
+
+
+def test_a_budget_of_time_ends_what_waits(tmp_path, pretended):
+    pretended.room = 0
+    first, found = conducted(tmp_path / "s.db", "ok 50", "ok 51", runner=Slurm(), limits=LIMITS, at_once=2,
+                             budget=Budget(wall_s=1.0))
+    assert first.stopped == "the budget of 0.0167 minutes is spent" and not pretended.queue and not found
 
 
 @pytest.mark.parametrize("reuse", [False, True], ids=["array", "allocations"])

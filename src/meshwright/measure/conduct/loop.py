@@ -245,15 +245,15 @@ class Conductor:
         for each in tuple(self.running):
             happened |= self._looked(each, states[each.handle], over)
         if happened and any(each.waits for each in self.running) and self.chooser.enough:
-            self._withdraw()
+            for each in self.running:
+                if each.waits:
+                    self._take_back(each, self.chooser.stopped)
         return happened
 
-    def _withdraw(self) -> None:
-        """Take trials back that wait for devices: they need not be run any more."""
-        for each in self.running:
-            if each.waits:
-                each.told_to_end("withdrawn", f"not begun: {self.chooser.stopped}")
-                self.executor.cancel(each.handle, each.trial.limits.grace_s)
+    def _take_back(self, each: Running, said: str) -> None:
+        """A trial that waits for devices need not be run any more."""
+        each.told_to_end("withdrawn", f"not begun: {said}")
+        self.executor.cancel(each.handle, each.trial.limits.grace_s)
 
     def _looked(self, each: Running, state: State, over: str) -> bool:
         now = time.monotonic()
@@ -261,6 +261,9 @@ class Conductor:
             self._finish(each)
             return True
         if state.phase == "waiting":
+            if over and each.waits:
+                self.stopped = over
+                self._take_back(each, over)
             return False
         each.nodes = state.nodes or each.nodes
         each.begins(now)
