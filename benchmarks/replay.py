@@ -22,17 +22,20 @@ from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from benchmarks.left_out import kept
 from benchmarks.replay_cells import LEARNT_FROM, SCHEMES, HeldOut, code, held_out_cells
 from meshwright.measure.tuning.learning import learn, within
-from meshwright.measure.tuning.replay import Replayed, grid_order, replayed, words_of
+from meshwright.measure.tuning.replay import Replayed, grid_order, replayed, trials_to_near, words_of
 from meshwright.measure.tuning.samplers import Optuna, Ordered, shuffled
 from meshwright.measure.tuning.scales import FILE, Scales
 from meshwright.measure.tuning.tuner import Tuner
+
+if TYPE_CHECKING:
+    from meshwright.measure.tuning.beliefs import Beliefs
 
 LEAST_MEASURED, SEEDS = 20, 20
 """Measured layouts of a cell that is replayed; seeds of each way that throws dice."""
@@ -54,7 +57,7 @@ class Result:
 
 def learnt(cells: Sequence[HeldOut], cache: Path, without: str = "") -> Scales:
     """The scales of all cells but those of a model, as calibrations see them that have not seen the cell."""
-    name = sha256("\x1f".join((code("learning", "scales", "steps", "running", "beliefs"), without)).encode()).hexdigest()[:16]
+    name = _digest(code("learning", "scales", "steps", "running", "beliefs"), without, *(_of(each.known) for each in cells))
 
     def found() -> Scales:
         return learn([within(each.seen) for each in cells if each.scheme == SCHEMES[0] and each.model != without])
@@ -73,13 +76,13 @@ def model_results(cells: Sequence[HeldOut], cache: Path) -> list[Result]:
         if each.model not in scales:
             scales[each.model] = learnt(cells, cache, each.model)
             print(f"without {each.model}: {scales[each.model]}", file=sys.stderr)
-        key = "\x1f".join((code(*TUNER), repr(scales[each.model]), each.cell.id, each.scheme))
+        name = _digest(code(*TUNER), repr(scales[each.model]), each.cell.id, each.scheme, _of(each.known))
         tuner = partial(Tuner, each.cell.candidates, each.known, scales[each.model])
 
         def run(each: HeldOut = each, tuner: Callable[..., Any] = tuner) -> Replayed:
             return replayed(each.cell, each.known, tuner(), onward=tuner(stop_probability=0.0))
 
-        result: Replayed = kept(cache / f"tuned-{sha256(key.encode()).hexdigest()[:16]}.pickle", run)
+        result: Replayed = kept(cache / f"tuned-{name}.pickle", run)
         assert result.trials_to_near is not None
         found.append(Result(f"model, without the {each.scheme}", each, (result.trials_to_near,), result))
         print(f"{each.scheme:5} {each.cell.id}: near after {result.trials_to_near}, stopped after {len(result.tried)}, "
@@ -89,6 +92,10 @@ def model_results(cells: Sequence[HeldOut], cache: Path) -> list[Result]:
 
 def other_results(cells: Sequence[HeldOut], cache: Path, seeds: int, until_s: float) -> list[Result]:
     """The other ways on every cell, those that use a model under the first scheme: seed by seed, until the time is over."""
+    if find_spec("torch"):
+        import torch
+
+        torch.set_num_threads(1)  # Optuna's Gaussian processes are small: threads cost them ten times what they compute
     own = [each for each in cells if each.cell.measured >= LEAST_MEASURED and each.scheme == SCHEMES[0]]
     found = []
     for way in [way for way in WAYS if find_spec("optuna") or not way.startswith("Optuna")]:
@@ -106,16 +113,28 @@ def other_results(cells: Sequence[HeldOut], cache: Path, seeds: int, until_s: fl
 
 def _near(way: str, each: HeldOut, seed: int, cache: Path, until_s: float) -> int | None:
     """Trials of one way on one cell with one seed; None where that was not replayed and the time is over."""
-    key = "\x1f".join((code("samplers", "replay", "beliefs"), way, each.cell.id, str(seed), str(ASKED)))
-    path = cache / f"near-{sha256(key.encode()).hexdigest()[:16]}.pickle"
+    rows = repr([(row.label, row.outcome.step_s) for row in each.cell.candidates])
+    known = _of(each.known) if way == BELIEVED else ""  # the others know no model: they stand whatever was fitted since
+    name = _digest(code("samplers", "replay", kin=False), way, each.cell.id, rows, str(seed), str(ASKED), known)
+    path = cache / f"near-{name}.pickle"
     if not path.exists() and time.monotonic() > until_s:
         return None
     chooser, most = WAYS[way](each, seed), ASKED if way.startswith("Optuna") else None
-    return int(kept(path, lambda: replayed(each.cell, each.known, chooser, most=most).trials_to_near or ASKED + 1))
+    return int(kept(path, lambda: trials_to_near(each.cell, chooser, most) or ASKED + 1))
 
 
+def _of(known: Beliefs) -> str:
+    """A digest of what is believed: it changes with the calibration."""
+    return sha256(b"".join(np.ascontiguousarray(getattr(known, each.name)).tobytes() for each in fields(known))).hexdigest()
+
+
+def _digest(*words: str) -> str:
+    return sha256("\x1f".join(words).encode()).hexdigest()[:16]
+
+
+BELIEVED = "the order believed first"
 WAYS: dict[str, Callable[[HeldOut, int], Any]] = {
-    "the order believed first": lambda each, _: Ordered(
+    BELIEVED: lambda each, _: Ordered(
         [each.cell.candidates[index] for index in np.argsort(each.known.expected_s, kind="stable")]),
     "grid": lambda each, _: Ordered(grid_order(each.cell)),
     "random": lambda each, seed: shuffled(each.cell.candidates, seed),

@@ -16,7 +16,8 @@ import numpy as np
 from benchmarks.left_out import LeftOut, kept
 from meshwright.api.legality import ANY_FRAMEWORK
 from meshwright.domain.calibration import CalibrationTable
-from meshwright.evidence.fit import kin, likeness
+from meshwright.evidence.fit import kin as kin_module
+from meshwright.evidence.fit import likeness
 from meshwright.evidence.fit.fitters import predictor_of
 from meshwright.evidence.fit.kin import Kin, kin_of, place
 from meshwright.evidence.fit.linear import key_of
@@ -100,8 +101,8 @@ def _calibration(left_out: LeftOut, cell: RecordedCell, scheme: str) -> Calibrat
     return left_out.without(_members(left_out, cell, scheme), scheme)
 
 
-def code(*names: str) -> str:
-    """A digest of modules of the tuner: what was made by other code is made anew."""
+def code(*names: str, kin: bool = True) -> str:
+    """A digest of modules of the tuner, and of what kin say: what was made by other code is made anew."""
     folder = Path(scales.__file__).parent
-    paths = [*(folder / f"{name}.py" for name in names), *(Path(each.__file__) for each in (kin, likeness))]
+    paths = [*(folder / f"{name}.py" for name in names), Path(likeness.__file__), *([Path(kin_module.__file__)] if kin else [])]
     return sha256("".join(path.read_text(encoding="utf-8") for path in paths).encode()).hexdigest()

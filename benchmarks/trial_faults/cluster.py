@@ -43,11 +43,16 @@ SchedulerType=sched/backfill
 SchedulerParameters=sched_min_interval=200000,sched_interval=1
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
+GresTypes=gpu
 AccountingStorageType=accounting_storage/none
 JobAcctGatherType=jobacct_gather/none
 {nodes}
 PartitionName=debug Nodes=ALL Default=YES State=UP
 """
+
+
+ACCELERATORS = ("/dev/null", "/dev/zero")
+"""Of a node: counted by Slurm, used by nobody."""
 
 
 class Cluster:
@@ -65,9 +70,11 @@ class Cluster:
     def start(self) -> None:
         """Munge, the controller and the nodes."""
         host = socket.gethostname().split(".")[0]
-        lines = [f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={16820 + number} CPUs=2 RealMemory=2000"
+        has = f"CPUs=2 RealMemory=2000 Gres=gpu:{len(ACCELERATORS)}"
+        lines = [f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={16820 + number} {has}"
                  for number, name in enumerate(self.nodes)]
         (self.place / "state").mkdir(exist_ok=True)
+        (self.place / "gres.conf").write_text("".join(f"Name=gpu File={each}\n" for each in ACCELERATORS))
         self.conf.write_text(CONF.format(host=host, place=self.place, nodes="\n".join(lines)))
         Path("/run/munge").mkdir(exist_ok=True)
         subprocess.run(["chown", "munge:munge", "/run/munge"], check=True)

@@ -10,13 +10,23 @@ from meshwright.measure.executors.keeper import _below
 
 
 class PretendedSlurm:
-    """Takes the place of ``slurm_asking.asked``; ``end`` it behind a test."""
+    """Takes the place of ``slurm_asking.asked``; ``end`` it behind a test.
 
-    def __init__(self):
-        self.jobs, self.cancelled, self.scripts = {}, set(), []
+    ``room``: how many jobs run at a time; the others wait.
+    """
+
+    def __init__(self, room=1000):
+        self.jobs, self.cancelled, self.scripts, self.room, self.queue = {}, set(), [], room, {}
 
     def __call__(self, *words, cwd=None):
-        return getattr(self, words[0])(*words[1:], cwd=cwd)
+        found = getattr(self, words[0])(*words[1:], cwd=cwd)
+        while self.queue and sum(process.poll() is None for process, _ in self.jobs.values()) < self.room:
+            name = next(iter(self.queue))
+            script, place, own, comment = self.queue.pop(name)
+            process = subprocess.Popen(["bash", str(script)], cwd=place, env={**os.environ, **own}, start_new_session=True,
+                                       stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            self.jobs[name] = process, comment
+        return found
 
     def sbatch(self, *words, cwd):
         text = (cwd / words[-1]).read_text()
@@ -27,16 +37,17 @@ class PretendedSlurm:
         for task in range(int(last[1]) + 1) if last else [None]:
             name = number if task is None else f"{number}_{task}"
             own = {} if task is None else {"SLURM_ARRAY_TASK_ID": str(task)}
-            process = subprocess.Popen(["bash", str(cwd / words[-1])], cwd=cwd, env={**os.environ, **own}, start_new_session=True,
-                                       stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            self.jobs[name] = process, comment
+            self.queue[name] = cwd / words[-1], cwd, own, comment
         return 0, f"{number}\n", ""
 
     def squeue(self, *_, cwd=None):
-        return 0, "".join(f"{name}|RUNNING|None|n1\n" for name, (process, _) in self.jobs.items() if process.poll() is None), ""
+        running = [f"{name}|RUNNING|None|n1\n" for name, (process, _) in self.jobs.items() if process.poll() is None]
+        return 0, "".join([*running, *(f"{name}|PENDING|Resources|\n" for name in self.queue)]), ""
 
     def scontrol(self, *words, cwd=None):
         wanted = words[3] if len(words) > 3 else None
+        if wanted in self.cancelled and wanted not in self.jobs:
+            return 0, f"JobId={wanted} JobState=CANCELLED Reason=None ExitCode=0:0 NodeList=(null)\n", ""
         if wanted is not None and wanted not in self.jobs:
             return 1, "", "Invalid job id specified"
         return 0, "".join(self._job(name) for name in ([wanted] if wanted else self.jobs)), ""
@@ -50,6 +61,9 @@ class PretendedSlurm:
         return f"JobId={number} {array}JobState={state} Reason=None ExitCode={code or 0}:0 NodeList=n1 Comment={comment}\n"
 
     def scancel(self, name, cwd=None):
+        if self.queue.pop(name, None):
+            self.cancelled.add(name)
+            return 0, "", ""
         process, _ = self.jobs[name]
         if process.poll() is None:
             self.cancelled.add(name)
@@ -59,6 +73,7 @@ class PretendedSlurm:
         return 0, "", ""
 
     def end(self):
+        self.queue.clear()
         for name, (process, _) in self.jobs.items():
             self.scancel(name)
             process.wait(timeout=20)

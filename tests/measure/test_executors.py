@@ -110,6 +110,51 @@ def test_an_allocation_takes_one_trial_after_another_and_is_given_back(tmp_path,
     assert (tmp_path / "away" / "ended.json").exists(), "what was handed over is run to its end"
 
 
+def test_what_waits_for_an_allocation_goes_to_one_that_has_nothing_to_do(tmp_path, pretended, holding):
+    holding(True, every_s=0.0)
+    pretended.room = 1
+    runs, handles, places = Slurm(), [], [tmp_path / f"t{number}" for number in range(4)]
+    for number, place in enumerate(places):
+        place.mkdir()
+        trial = Trial(label=str(number), command=("sh", "-c", f"exit {number}"), limits=Limits(total_s=60.0))
+        if number < 3:
+            handles.append(runs.submit(trial, place, f"m{number}"))
+    until = time.monotonic() + 30.0
+    while any(each.phase != "ended" for each in runs.poll(handles).values()):
+        assert time.monotonic() < until, "they wait until the first allocation is given back"
+    assert [runs.collect(handle, place).exit_status for handle, place in zip(handles, places, strict=False)] == [0, 1, 2]
+    assert len(pretended.scripts) == 3 and list(pretended.jobs) == ["1"], "one job for all of them"
+    found = Slurm().adopt(places[2], "m2", handles[2])
+    assert found != handles[2] and '"job": "1"' in found, "and whoever goes on finds it where it ran"
+    handles.append(runs.submit(trial, places[3], "m3"))
+    assert len(pretended.scripts) == 3, "an idle one is held"
+    while runs.poll(handles[3:])[handles[3]].phase != "ended":
+        pass
+    runs.let_go()
+    assert not pretended.queue and pretended.cancelled == {"2", "3"}, "nothing stays in the queue"
+
+
+def test_a_trial_that_has_begun_is_not_moved(tmp_path):
+    held = [Allocation(folder=tmp_path / name, job=name, kind=Kind(1, 1, False), minutes=10) for name in "ab"]
+    for each in held:
+        (each.folder / "inbox").mkdir(parents=True)
+    idle, other = held
+    folders = [tmp_path / f"t{number}" for number in range(2)]
+    for folder in folders:
+        folder.mkdir()
+    assert other.hand(folders[0], 60.0) and idle.takes_over(other) and (idle.trial, other.trial) == (folders[0], None)
+    assert '"a"' in (folders[0] / "handed.json").read_text()
+    assert other.hand(folders[1], 60.0) and not idle.takes_over(other), "it is busy"
+    (folders[0] / "ended.json").write_text("{}")
+    other.order.unlink()
+    assert not idle.takes_over(other) and other.trial == folders[1], "its pilot was sooner"
+    other.hand(folders[1], 6000.0)
+    assert not idle.takes_over(other), "it would be cut by the limit of the job"
+    other.hand(folders[1], 60.0)
+    pilot._closed(idle.folder / "inbox")
+    assert not idle.takes_over(other) and other.order.exists()
+
+
 def test_a_trial_that_comes_too_late_finds_no_inbox(tmp_path):
     (tmp_path / "inbox").mkdir()
     held = Allocation(folder=tmp_path, job="1", kind=Kind(1, 1, False), minutes=10)
@@ -117,7 +162,7 @@ def test_a_trial_that_comes_too_late_finds_no_inbox(tmp_path):
     assert held.takes(trial, ()) and not held.takes(replace(trial, nodes=2), ())
     assert not held.takes(replace(trial, limits=Limits(total_s=599.0)), ()), "it would be cut by the limit of the job"
     assert pilot._closed(tmp_path / "inbox") == tmp_path / "inbox.closed"
-    assert not held.takes(trial, ()) and not held.hand(tmp_path / "t")
+    assert not held.takes(trial, ()) and not held.hand(tmp_path / "t", 60.0)
 
 
 def test_where_a_keeper_is_killed_the_allocation_goes_on(tmp_path, pretended, holding):

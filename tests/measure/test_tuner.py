@@ -218,3 +218,32 @@ def test_the_scales_that_ship_have_every_field_and_are_possible() -> None:
     assert all(getattr(found, each.name) > 0.0 for each in fields(Scales))
     assert found.need_common < 1.0
     assert found.trouble < 0.5
+
+
+def test_what_was_cancelled_is_still_left_to_find() -> None:
+    known = drawn_beliefs(7)
+    first, second = (Tuner(things(known), known, scales=PLAIN) for _ in range(2))
+    for each in (first, second):
+        asked = each.ask()
+        each.tell(asked, ran(float(np.exp(known.log_step.max()))))
+    before = first.prospect
+    likely = second.ask()
+    second.tell(likely, Outcome(status="cancelled"))
+    assert second.prospect == before, "nobody has seen what it would come to"
+    second.tell(likely, Outcome(status="oom"))
+    assert second.prospect.expected_gain_ratio < before.expected_gain_ratio
+
+
+def test_what_a_store_has_is_learnt_from_and_not_asked_for() -> None:
+    known = drawn_beliefs(8)
+    tuner, every = Tuner(things(known), known, scales=PLAIN, stop_probability=0.0), things(known)
+    for each in every[:3]:
+        tuner.take(each)
+    tuner.tell(every[0], ran(1.0))
+    assert tuner.best == (0, 1.0)
+    asked = []
+    while (found := tuner.ask()) is not None:
+        asked.append(found.label)
+    assert sorted(asked) == sorted(each.label for each in every[3:])
+    tuner.tell(every[1], ran(0.5))
+    assert tuner.best == (1, 0.5), "told of when it has ended"

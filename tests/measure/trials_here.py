@@ -27,10 +27,10 @@ def trial_of(candidate, limits=LIMITS):
     return Trial(label=candidate.label, command=(sys.executable, str(STAND_IN), kind, *more.split()), limits=limits, steps=9)
 
 
-def conducted(path, *kinds, told=None, budget=None, chooser=None, limits=LIMITS, runner=None, at_once=1):
-    """The conductor, and the attempts of the store by label."""
+def conducted(path, *kinds, told=None, budget=None, chooser=None, limits=LIMITS, runner=None, at_once=1, known=()):
+    """The conductor, and the attempts of the store by label; ``known``: what may be chosen, where a chooser does not say."""
     plan = Plan(subject="stand-in", trial_of=lambda each: trial_of(each, limits), tokens=64.0, budget=budget or Budget(),
-                at_once=at_once)
+                at_once=at_once, candidates=candidates(*(known or kinds)))
     with pytest.MonkeyPatch.context() as patch, Store(path) as store:
         patch.setattr(tempfile, "tempdir", str(path.parent))  # leases of its own: tests run beside each other
         conductor = Conductor(plan, chooser or Listed(candidates(*kinds)), runner or executor("local"), store, told)

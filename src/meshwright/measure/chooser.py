@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -58,8 +57,15 @@ class Chooser(Protocol):
     def ask(self) -> Candidate | None:
         """The next layout to run."""
 
+    def take(self, candidate: Candidate) -> None:
+        """A layout that was run, or runs, though it was not asked for now: a store has it. Told of like one that was."""
+
     def tell(self, candidate: Candidate, outcome: Outcome) -> None:
         """How a trial ended, after the last of its attempts; a failure is an outcome, too."""
+
+    @property
+    def enough(self) -> bool:
+        """Whether what was asked for and has not begun need not be run any more."""
 
     @property
     def stopped(self) -> str:
@@ -71,14 +77,23 @@ class Listed:
 
     def __init__(self, candidates: Iterable[Candidate]) -> None:
         """Each label once, the first of its name."""
-        self._left = deque({each.label: each for each in candidates}.values())
+        self._left = {each.label: each for each in candidates}
 
     def ask(self) -> Candidate | None:
         """The next of the list."""
-        return self._left.popleft() if self._left else None
+        return self._left.pop(next(iter(self._left))) if self._left else None
+
+    def take(self, candidate: Candidate) -> None:
+        """It is not the list's any more."""
+        self._left.pop(candidate.label, None)
 
     def tell(self, candidate: Candidate, outcome: Outcome) -> None:
         """Nothing is learnt from an outcome."""
+
+    @property
+    def enough(self) -> bool:
+        """A list is run to its end."""
+        return False
 
     @property
     def stopped(self) -> str:

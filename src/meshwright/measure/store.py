@@ -114,7 +114,8 @@ class Store:
         return folders_of(self.path)
 
     def claim(self, subject: str, label: str, *, executor: str, folder: str, retry: frozenset[str], most: int) -> Claim:
-        """Take a trial: a new attempt where there is none, or where the last of fewer than ``most`` ended in a status of ``retry``.
+        """Take a trial: a new attempt where there is none, or where the last of fewer than ``most`` ended in a status of ``retry``;
+        those that were cancelled do not count.
 
         ``folder``: what the folder of a new attempt begins with; it is one that no other attempt of any store has had.
 
@@ -134,7 +135,7 @@ class Store:
                 self._db.execute("UPDATE attempts SET owner=? WHERE id=? AND attempt=?", (self.owner, id, last.attempt))
                 return Claim(attempt=last._replace(owner=self.owner), kind="adopted")
             tries = last.attempt if last is not None else 0
-            if last is not None and last.outcome is not None and (last.outcome.status not in retry or tries >= most):
+            if last is not None and last.outcome is not None and (last.outcome.status not in retry or self._failed(id) >= most):
                 return Claim(attempt=last, kind="done")
             own = f"{folder}-{os.urandom(3).hex()}"  # nobody's before: another case has the same labels, and folders outlive stores
             return Claim(attempt=self._new(id, subject, label, tries + 1, executor, own), kind="new")
@@ -185,6 +186,10 @@ class Store:
             "VALUES (?, ?, ?, ?, 'running', ?, ?, ?, ?, ?)",
             (id, subject, label, number, mark, executor, made.folder, self.owner, made.started))
         return made
+
+    def _failed(self, id: str) -> int:
+        """Attempts that ended by themselves: of those that somebody has cancelled nobody knows what they would have come to."""
+        return int(self._db.execute("SELECT count(*) FROM attempts WHERE id=? AND status<>'cancelled'", (id,)).fetchone()[0])
 
     def _last(self, id: str) -> Attempt | None:
         row = self._db.execute(f"{_ALL} WHERE id=? ORDER BY attempt DESC LIMIT 1", (id,)).fetchone()

@@ -166,9 +166,10 @@ def agreed(line: str, values: Values, confirm: Confirm | None) -> None:
 
 
 def conduct(
-    given: Subject, where: Place, chooser: Chooser, told: Told | None = None, *, most: int | None = None
+    given: Subject, where: Place, chooser: Chooser, candidates: Sequence[Candidate], told: Told | None = None, *,
+    most: int | None = None,
 ) -> Conducted:
-    """Run what a chooser asks for. ``most``: how many trials there are at most, where that is known.
+    """Run what a chooser asks for of some candidates. ``most``: how many trials there are at most, where that is known.
 
     Errors:  ``InputError`` where the store or a file of events cannot be used; what has ended by then is kept.
     """
@@ -176,7 +177,8 @@ def conduct(
     from meshwright.measure.conduct.loop import Conductor, Plan
     from meshwright.measure.store import Store
 
-    plan = Plan(subject=given.key, trial_of=given.trial, tokens=given.case.batch.tokens, budget=where.budget, at_once=where.at_once)
+    plan = Plan(subject=given.key, trial_of=given.trial, tokens=given.case.batch.tokens, budget=where.budget, at_once=where.at_once,
+                candidates=tuple(candidates))
     with ExitStack() as stack:
         events = stack.enter_context(Events(where.events, told))
         store = stack.enter_context(Store(where.store))

@@ -72,7 +72,7 @@ def run(values: Values, faults: Faults, progress: Progress | None, told: Told | 
     where.executor.check(trials)
     agreed(f"at most {price_line(given, where, cost)}", values, confirm)
     chooser = _chooser(sampler, given, candidates, values)
-    done = conduct(given, where, chooser, told)
+    done = conduct(given, where, chooser, candidates, told)
     tuned = replace(tuned, conducted=done, prospect=chooser.prospect if isinstance(chooser, Tuner) else None)
     if "out" in values:
         rows, left = rows_of(given, done.attempts, where.store)

@@ -118,7 +118,7 @@ def sweep(
         return replace(answer, described=_described(where, trials[: cost.trials]))
     where.executor.check(trials)
     agreed(price_line(given, where, cost), values, confirm)
-    done = conduct(given, where, Listed(candidates), told, most=cost.trials)
+    done = conduct(given, where, Listed(candidates), candidates, told, most=cost.trials)
     answer = replace(answer, conducted=done)
     if "out" in values:
         rows, left = rows_of(given, done.attempts, where.store)

@@ -68,6 +68,11 @@ class Finals:
         self._due = [replace(self._measured[label][0], block=self._round) for label in turn]
         return True
 
+    def take(self, candidate: Candidate) -> None:
+        """A trial of the first chooser's that a store has."""
+        self._out += 1
+        self.first.take(candidate)
+
     def tell(self, candidate: Candidate, outcome: Outcome) -> None:
         """How a trial or a block ended; a finalist whose block failed is one no more."""
         self._out -= 1
@@ -81,6 +86,11 @@ class Finals:
             self._finalists = tuple(label for label in self._finalists if label != candidate.label)
             self._blocks.pop(candidate.label, None)
             self._due = [each for each in self._due if each.label != candidate.label]
+
+    @property
+    def enough(self) -> bool:
+        """Whether the first chooser's trials that have not begun need not be run; blocks need."""
+        return not self._finalists and self.first.enough
 
     @property
     def stopped(self) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from meshwright.errors import MeshwrightError, fault
 from meshwright.measure.conduct.nodes import Nodes
+from meshwright.measure.conduct.recalled import recalled
 from meshwright.measure.conduct.running import Running
 from meshwright.measure.conduct.verdict import AGAIN, RETRIES, verdict
 from meshwright.measure.executors.base import Handed, Holds, TakesSeveral
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from meshwright.measure.chooser import Candidate, Chooser
     from meshwright.measure.conduct.budget import Budget
     from meshwright.measure.executors.base import Executor, State
-    from meshwright.measure.store import Attempt, Store
+    from meshwright.measure.store import Attempt, Claim, Store
     from meshwright.measure.trial import Trial
 
     Told = Callable[[Mapping[str, Any]], None]
@@ -38,6 +39,9 @@ ignores the first signal may be (KillWait, 30 s unless the site says otherwise),
 Our judgement."""
 
 
+GONE = Outcome(status="cancelled", evidence="ended with the sweep that had started it")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """What is run, for whom, and how much of it."""
@@ -49,6 +53,8 @@ class Plan:
     """Of a step."""
     budget: Budget
     at_once: int = 1
+    candidates: Sequence[Candidate] = ()
+    """What the chooser chooses from: what the store knows of these is told it first."""
 
 
 class _Due(NamedTuple):
@@ -80,6 +86,7 @@ class Conductor:
         self._began = time.monotonic()
         quiet_s = EVERY_S
         try:
+            self._recall()
             while True:
                 self._start()
                 if not self.running and not self._elsewhere:
@@ -101,6 +108,27 @@ class Conductor:
         """What this call has spent by now, running trials included."""
         now = time.monotonic()
         return self._spent_s + sum((now - each.begun) * each.trial.devices for each in self.running if each.begun is not None)
+
+    def _recall(self) -> None:
+        """Tell what the store knows of the candidates before anything is asked for, and watch those that still run.
+
+        Holds:   a chooser that learns begins with all that was measured; whatever it would ask for now, nothing runs unseen.
+        """
+        for candidate, attempt in recalled(self.plan.candidates, self.store.attempts(self.plan.subject), AGAIN):
+            if attempt.outcome is not None:
+                self.chooser.take(candidate)
+                self._know(candidate, attempt)
+                continue
+            with suppress(MeshwrightError):  # what is wrong with it is said when it is asked for
+                trial = self.plan.trial_of(candidate)
+                claim = self._claim(candidate, trial)
+                if claim.kind == "new":
+                    self.store.forget(claim.attempt)
+                elif claim.kind == "adopted" and self._adopt(candidate, trial, claim.attempt):
+                    self.chooser.take(candidate)
+                    self._trials += 1
+                elif claim.kind == "adopted":
+                    self.store.finish(claim.attempt, GONE)
 
     def _start(self) -> None:
         """Start as many as may run at once, together where the executor takes them so."""
@@ -131,25 +159,30 @@ class Conductor:
             self._tell("refused", label=candidate.label, evidence=outcome.evidence)
             self.chooser.tell(candidate, outcome)
             return []
-        claim = self.store.claim(self.plan.subject, candidate.name, executor=self.executor.name, folder=trial.name, retry=AGAIN,
-                                 most=MOST_ATTEMPTS)
+        claim = self._claim(candidate, trial)
         attempt = claim.attempt
         if claim.kind == "taken":
             self._elsewhere.append((candidate, time.monotonic() + ELSEWHERE_S))
         elif claim.kind == "done":
-            assert attempt.outcome is not None, "what is done has an outcome"
-            self._tell("known", attempt, status=attempt.outcome.status, step_s=attempt.outcome.step_s)
-            self._learn(candidate, attempt.outcome)
+            self._know(candidate, attempt)
         elif claim.kind == "adopted" and self._adopt(candidate, trial, attempt):
             self._trials += 1
         else:
             if claim.kind == "adopted":
-                gone = Outcome(status="cancelled", evidence="ended with the sweep that had started it")
-                self.store.finish(attempt, gone)
+                self.store.finish(attempt, GONE)
                 attempt = self.store.again(attempt)
             self._trials += 1
             return [_Due(candidate, trial, attempt)]
         return []
+
+    def _claim(self, candidate: Candidate, trial: Trial) -> Claim:
+        return self.store.claim(self.plan.subject, candidate.name, executor=self.executor.name, folder=trial.name, retry=AGAIN,
+                                most=MOST_ATTEMPTS)
+
+    def _know(self, candidate: Candidate, attempt: Attempt) -> None:
+        assert attempt.outcome is not None, "what is done has an outcome"
+        self._tell("known", attempt, status=attempt.outcome.status, step_s=attempt.outcome.step_s)
+        self._learn(candidate, attempt.outcome)
 
     def _folder(self, attempt: Attempt) -> Path:
         return self.store.folder.absolute() / attempt.folder
@@ -211,7 +244,16 @@ class Conductor:
         happened = False
         for each in tuple(self.running):
             happened |= self._looked(each, states[each.handle], over)
+        if happened and any(each.waits for each in self.running) and self.chooser.enough:
+            for each in self.running:
+                if each.waits:
+                    self._take_back(each, self.chooser.stopped)
         return happened
+
+    def _take_back(self, each: Running, said: str) -> None:
+        """A trial that waits for devices need not be run any more."""
+        each.told_to_end("withdrawn", f"not begun: {said}")
+        self.executor.cancel(each.handle, each.trial.limits.grace_s)
 
     def _looked(self, each: Running, state: State, over: str) -> bool:
         now = time.monotonic()
@@ -219,6 +261,9 @@ class Conductor:
             self._finish(each)
             return True
         if state.phase == "waiting":
+            if over and each.waits:
+                self.stopped = over
+                self._take_back(each, over)
             return False
         each.nodes = state.nodes or each.nodes
         each.begins(now)
@@ -241,6 +286,9 @@ class Conductor:
     def _finish(self, each: Running, *, retry: bool = True) -> None:
         """Classify, keep and tell; another attempt where it can help."""
         ended = self.executor.collect(each.handle, each.folder)
+        if each.why == "withdrawn" and each.begun is None and ended.duration_s is None:
+            self._forget(each)
+            return
         held_s = time.monotonic() - each.begun if each.begun is not None else 0.0
         found = verdict(each, ended, self.plan.tokens, held_s)
         outcome = found.outcome
@@ -256,6 +304,13 @@ class Conductor:
             self._submit([_Due(each.candidate, each.trial, self.store.again(each.attempt))])
         else:
             self._learn(each.candidate, outcome)
+
+    def _forget(self, each: Running) -> None:
+        """A trial that was taken back before it began: as if it had not been asked for."""
+        self.running.remove(each)
+        self.store.forget(each.attempt)
+        self._tell("withdrawn", each.attempt, why=each.said)
+        self.chooser.tell(each.candidate, Outcome(status="cancelled", evidence=each.said))
 
     def _learn(self, candidate: Candidate, outcome: Outcome) -> None:
         if outcome.measured and (self.best is None or (outcome.step_s or 0.0) < (self.best[1].step_s or 0.0)):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from meshwright.measure.store import Attempt
     from meshwright.measure.trial import Trial
 
-Why = Literal["", "hang", "timeout", "dying", "enough", "lost", "budget", "interrupt"]
+Why = Literal["", "hang", "timeout", "dying", "enough", "lost", "budget", "interrupt", "withdrawn"]
 LOOK_S, PATIENCE, LONGEST_LOOK_S = 0.2, 20.0, 30.0
 """Files are read again no sooner than that, nor than so many times what reading them took, up to the longest: at most a twentieth
 of a processor goes into looking. Our judgement."""
@@ -65,6 +65,11 @@ class Running:
         """It has left the queue."""
         if self.begun is None:
             self.begun = self._changed = self._stepped = now
+
+    @property
+    def waits(self) -> bool:
+        """Whether it has not begun, and nobody has told it to end."""
+        return self.begun is None and not self.why
 
     def told_to_end(self, why: Why, said: str) -> None:
         """It is told to end: noted beside it first, for whoever goes on if this process is killed before it has ended.

@@ -79,7 +79,7 @@ def _how(running: Running, ours: Why, ended: Ended, now: Seen) -> tuple[Status, 
         return "ok", running.said, None, ""
     if strong and not (ours and ending.status == "cancelled"):
         return ending.status, ending.evidence, ending.rank, ending.sign
-    if ours in ("budget", "interrupt"):
+    if ours in ("budget", "interrupt", "withdrawn"):
         return "cancelled", running.said, None, ""
     if ours in ("hang", "timeout"):
         return ours, running.said, None, ""

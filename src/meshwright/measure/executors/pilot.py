@@ -94,7 +94,12 @@ def main(place: Path) -> int:
     try:
         while True:
             for order in _orders(inbox):
-                if _run(order, place, company, wanted):
+                taken = order.with_suffix(".taken")
+                try:
+                    order.rename(taken)
+                except FileNotFoundError:  # an allocation that was idle has taken it over
+                    continue
+                if _run(taken, place, company, wanted):
                     wanted.append(1)
                 last = time.monotonic()
             if wanted or (place / "over").exists() or time.monotonic() - last > IDLE_S:
@@ -107,7 +112,7 @@ def main(place: Path) -> int:
 
 
 def _orders(inbox: Path) -> list[Path]:
-    return sorted(each for each in inbox.iterdir() if not each.name.endswith(".new"))
+    return sorted(each for each in inbox.iterdir() if not each.suffix)
 
 
 def _closed(inbox: Path) -> Path:

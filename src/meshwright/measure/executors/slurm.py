@@ -25,7 +25,6 @@ from meshwright.measure.executors import slurm_asking as asking
 from meshwright.measure.executors import slurm_scripts as scripts
 from meshwright.measure.executors.base import Ended, Handed, Handle, State
 from meshwright.measure.executors.kept import kept_ending
-from meshwright.measure.executors.pilot import SIGNALLED
 from meshwright.measure.executors.slurm_scripts import Kind
 from meshwright.measure.trial import ENDED
 
@@ -52,7 +51,7 @@ class Slurm:
         self._states: dict[Handle, State] = {}
         self._asked = -math.inf
         self._submitted: dict[Handle, float] = {}
-        self._allocations = allocations.Allocations(self._sbatch)
+        self._allocations = allocations.Allocations(self._sbatch, lambda job: asking.asked("scancel", job))
 
     def check(self, trials: Sequence[Trial]) -> None:
         """Refuse where there is no Slurm, or none that answers."""
@@ -136,16 +135,27 @@ class Slurm:
                 self._states = states
             elif not self._states:
                 return {handle: State(phase="waiting", said="Slurm does not answer") for handle in handles}
+            self._allocations.look(self._job_state)
         return {handle: self._state(handle) for handle in handles}
 
-    def _state(self, handle: Handle) -> State:
-        job, folder = _held(handle)
+    def _job_state(self, job: Handle) -> State:
         young = self._submitted.get(job, -math.inf) > self._asked
-        state = State(phase="waiting") if young else self._states.get(job, State(phase="ended"))
+        return State(phase="waiting") if young else self._states.get(job, State(phase="ended"))
+
+    def _held(self, handle: Handle) -> tuple[Handle, Path | None]:
+        """The job of a handle, and the folder of its trial where the job is an allocation."""
+        if not handle.startswith("{"):
+            return handle, None
+        known = json.loads(handle)
+        folder = Path(known["folder"])
+        return self._allocations.job_of(folder, str(known["job"])), folder
+
+    def _state(self, handle: Handle) -> State:
+        job, folder = self._held(handle)
+        state = self._job_state(job)
         if folder is None:
             return state
-        self._allocations.seen(job, None if state.phase == "ended" else state)
-        if allocations.ended(folder) and (state.phase == "ended" or not _with_its_allocation(kept_ending(folder), folder)):
+        if allocations.ended(folder) and (state.phase == "ended" or not allocations.signalled(folder)):
             return State(phase="ended", nodes=state.nodes)
         if state.phase == "running" and not (folder / allocations.BEGUN).exists():
             return replace(state, phase="waiting")
@@ -153,7 +163,7 @@ class Slurm:
 
     def cancel(self, handle: Handle, grace_s: float) -> None:
         """Slurm asks every process, and kills what is left after its own KillWait; in an allocation its pilot does."""
-        job, folder = _held(handle)
+        job, folder = self._held(handle)
         if folder is not None and (folder / allocations.BEGUN).exists():
             with suppress(OSError):
                 (folder / allocations.CANCEL).touch()
@@ -190,11 +200,11 @@ class Slurm:
 
     def collect(self, handle: Handle, folder: Path) -> Ended:
         """What Slurm says of the job, and of its program what its keeper says."""
-        name, held = _held(handle)
+        name, held = self._held(handle)
         kept, job = kept_ending(folder), asking.job(name)
         state, nodes = asking.state_of(job), asking.hosts(job.get("NodeList", ""))
         cause = asking.CAUSES.get(state, "")
-        if held is not None and kept is not None and not _with_its_allocation(kept, folder):
+        if held is not None and kept is not None and not allocations.signalled(folder):
             cause = ""  # what became of the allocation since is not the trial's
         if kept is not None:
             said = f"Slurm: {state}" if cause else kept.said
@@ -210,20 +220,6 @@ class Slurm:
     def let_go(self) -> None:
         """Give allocations back that are held."""
         self._allocations.let_go()
-
-
-def _with_its_allocation(kept: Ended | None, folder: Path) -> bool:
-    """Whether a trial may have ended with the job that it ran in: it was signalled, and nobody here wanted that."""
-    signalled = kept is not None and (kept.cause == "cancelled" or kept.exit_status in SIGNALLED)
-    return signalled and not (folder / allocations.CANCEL).exists()
-
-
-def _held(handle: Handle) -> tuple[Handle, Path | None]:
-    """The job of a handle, and the folder of its trial where the job is an allocation."""
-    if not handle.startswith("{"):
-        return handle, None
-    known = json.loads(handle)
-    return str(known["job"]), Path(known["folder"])
 
 
 def _keeper_in(folder: Path, trial: Trial) -> None:

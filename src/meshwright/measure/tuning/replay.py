@@ -210,7 +210,7 @@ def replayed(
     tried, regret = _run(cell, chooser, most)
     near = _first_near(cell, regret)
     if near is None and onward is not None:
-        near = _first_near(cell, _run(cell, onward, None)[1])
+        near = trials_to_near(cell, onward)
     place = {each.label: index for index, each in enumerate(cell.candidates)}
     failures: list[Ran] = []
     again = 0
@@ -225,7 +225,14 @@ def replayed(
     )
 
 
-def _run(cell: RecordedCell, chooser: Chooser, most: int | None) -> tuple[list[Recorded], list[float]]:
+def trials_to_near(cell: RecordedCell, chooser: Chooser, most: int | None = None) -> int | None:
+    """Trials until a layout as good as the best was tried: nothing is asked for behind it. None where it never was."""
+    return _first_near(cell, _run(cell, chooser, most, to_near=True)[1])
+
+
+def _run(
+    cell: RecordedCell, chooser: Chooser, most: int | None, *, to_near: bool = False
+) -> tuple[list[Recorded], list[float]]:
     best, fastest = float(cell.best.outcome.step_s or 0.0), float("inf")
     tried: list[Recorded] = []
     regret: list[float] = []
@@ -235,11 +242,17 @@ def _run(cell: RecordedCell, chooser: Chooser, most: int | None) -> tuple[list[R
         if candidate.outcome.measured:
             fastest = min(fastest, candidate.outcome.step_s or fastest)
         regret.append(1.0 - best / fastest)
+        if to_near and _near(cell, regret[-1]):
+            break
     return tried, regret
 
 
 def _first_near(cell: RecordedCell, regret: Sequence[float]) -> int | None:
-    return next((number for number, each in enumerate(regret, start=1) if each <= max(NEAR, cell.noise_ratio) + 1e-12), None)
+    return next((number for number, each in enumerate(regret, start=1) if _near(cell, each)), None)
+
+
+def _near(cell: RecordedCell, regret: float) -> bool:
+    return regret <= max(NEAR, cell.noise_ratio) + 1e-12
 
 
 def words_of(known: Beliefs) -> list[Mapping[str, float]]:

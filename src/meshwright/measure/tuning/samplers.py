@@ -24,14 +24,23 @@ class Ordered(Generic[Candidate]):
     """Candidates in an order that nothing changes."""
 
     def __init__(self, candidates: Iterable[Candidate]) -> None:
-        self._left = iter(tuple(candidates))
+        self._left = {each.label: each for each in candidates}
 
     def ask(self) -> Candidate | None:
         """The next one."""
-        return next(self._left, None)
+        return self._left.pop(next(iter(self._left))) if self._left else None
+
+    def take(self, candidate: Candidate) -> None:
+        """It is run though nobody has asked for it now."""
+        self._left.pop(candidate.label, None)
 
     def tell(self, candidate: Candidate, outcome: Outcome) -> None:
         """Nothing is learnt."""
+
+    @property
+    def enough(self) -> bool:
+        """It is tried to its end."""
+        return False
 
     @property
     def stopped(self) -> str:
@@ -70,6 +79,7 @@ class Optuna(Generic[Candidate]):
             for name in words[0] if len({each[name] for each in words}) > 1
         }
         self._left = dict(enumerate(self._candidates))
+        self._place = {each.label: index for index, each in enumerate(self._candidates)}
         self._asked: dict[str, Any] = {}
         self._slowest = 0.0
 
@@ -81,10 +91,16 @@ class Optuna(Generic[Candidate]):
             warnings.simplefilter("ignore")
             trial = self._study.ask(self._space)
         index = min(self._left, key=lambda each: (self._distance(trial.params, self._words[each]), each))
-        found = self._left.pop(index)
-        self._asked[found.label] = {name: self._words[index][name] for name in self._space}
+        found = self._left[index]
+        self.take(found)
         self._study.tell(trial, state=import_module("optuna").trial.TrialState.PRUNED, skip_if_finished=True)
         return found
+
+    def take(self, candidate: Candidate) -> None:
+        """It is run though nobody has asked for it now."""
+        index = self._place[candidate.label]
+        self._left.pop(index, None)
+        self._asked[candidate.label] = {name: self._words[index][name] for name in self._space}
 
     def tell(self, candidate: Candidate, outcome: Outcome) -> None:
         """What the candidate's own knobs came to."""
@@ -95,6 +111,11 @@ class Optuna(Generic[Candidate]):
         self._study.add_trial(optuna.trial.create_trial(
             params=self._asked[candidate.label], distributions=self._space, value=math.log(step_s)
         ))
+
+    @property
+    def enough(self) -> bool:
+        """It has no rule to stop by."""
+        return False
 
     @property
     def stopped(self) -> str:

@@ -98,6 +98,10 @@ class Tuner(Generic[Candidate]):
         self._asked.add(chosen)
         return self.candidates[chosen]
 
+    def take(self, candidate: Candidate) -> None:
+        """It is run though it was not asked for now."""
+        self._asked.add(self._place[candidate.label])
+
     @property
     def left(self) -> list[int]:
         """Candidates that were not asked for and may run."""
@@ -108,6 +112,11 @@ class Tuner(Generic[Candidate]):
     def done(self) -> bool:
         """Whether no better one is likely."""
         return self.best is not None and self.prospect.probability_better < self.stop_probability
+
+    @property
+    def enough(self) -> bool:
+        """Whether what waits for devices need not be run: it is no likelier to be better than the rest."""
+        return self.done
 
     @property
     def stopped(self) -> str:
@@ -188,7 +197,7 @@ class Tuner(Generic[Candidate]):
         steps, runs, best = self.steps_believed, self.runs.runs, math.log(self.best[1])
         deviation = np.sqrt(np.maximum(np.diag(steps.covariance), 0.0))
         gain = expected_improvement(steps.mean, deviation, best) * runs
-        tried = [index for index, _ in self.told]
+        tried = [index for index, outcome in self.told if outcome.status != "cancelled"]
         gain[tried] = 0.0
         left = np.flatnonzero(gain > NEGLIGIBLE * BETTER)
         if not len(left):
