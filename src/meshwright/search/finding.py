@@ -4,31 +4,32 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from meshwright.domain.label_reader import overlap_of
-from meshwright.domain.layout import overlapping
-from meshwright.estimate.evaluate import split_of
 from meshwright.estimate.overlap import overlap_for
 from meshwright.search import ranking
-from meshwright.search.finalists import Candidate, Finalists
+from meshwright.search.again import again
+from meshwright.search.asked import Asked
+from meshwright.search.finalists import Finalists
 from meshwright.search.grid import Counts, evaluate_grid
 from meshwright.search.learnt import Learnt
 from meshwright.search.reasons import reasons
-from meshwright.search.rebalance import balance_reason, rebalanced
+from meshwright.search.rebalance import balance_reason, rebalanced, rechunked
 from meshwright.search.refine import around, fitting, refine
 from meshwright.search.space import make_space, parse_pins
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from meshwright.domain.case import Case
     from meshwright.domain.estimate import Estimate
     from meshwright.domain.features import Features
     from meshwright.domain.layout import Layout, Overlap
+    from meshwright.search.finalists import Candidate
     from meshwright.search.result import RankedPlan, SearchOptions
     from meshwright.search.runner import Runner
 
@@ -40,8 +41,6 @@ LISTED, RERANKED = 10, 4
 """So many candidates are simulated whatever is asked for, and some beyond what is: the first plan does not depend on ``top``."""
 DEEPER = 4000
 """Fitting layouts that the framework is asked about one by one, where it refuses all of the best."""
-CHUNKINGS = 6
-"""Numbers of chunks of one shape that are simulated at most, while they are not alike."""
 ON_FRONT = 8
 """Points of the grid's front that are simulated."""
 
@@ -95,7 +94,7 @@ def find(
             told = (counts, progress) if place == 0 else (None, None)
             pools.append(_pool(case, features, options, level, devices, *told, front=not lean))
     search_s = time.perf_counter() - begin
-    asked = _Asked(case=case, runner=runner, learnt=learnt or Learnt(), keeps_overlap=pins.overlap is not None,
+    asked = Asked(case=case, runner=runner, learnt=learnt or Learnt(), keeps_overlap=pins.overlap is not None,
                    most=RERANKED + (options.top if lean else max(options.top, LISTED)))
     every = [pool for pools in leveled for pool in pools]
     refused = 0
@@ -150,7 +149,7 @@ def _filled(pool: Finalists, counts: Counts | None = None, progress: Progress | 
 
 
 def _finalists(
-    case: Case, features: Features, options: SearchOptions, leveled: Sequence[Sequence[Finalists]], asked: _Asked
+    case: Case, features: Features, options: SearchOptions, leveled: Sequence[Sequence[Finalists]], asked: Asked
 ) -> tuple[list[Candidate], list[Layout]]:
     """Of each level of overlap the candidates that the framework runs, and the same with stages filled anew.
 
@@ -168,15 +167,17 @@ def _finalists(
             continue
         near = [asked.said(each) for pool in pools for band in pool.near for each in band]
         freed = pins.chunked and features.uneven_stages
-        balanced += rebalanced(
+        anew = rebalanced(
             case, features, own, near, pins=pins, acceptable=asked.able, refined=refined, said=asked.said,
             freed=_freed(case, features, options, pools[0].overlap, asked) if freed else ((), ()),
         )
+        best = asked.best([*(each.layout for each in own), *anew], options) if anew else []
+        balanced += [*anew, *rechunked(case, features, best, anew, pins=pins, acceptable=asked.able)]
     return candidates, balanced
 
 
 def _freed(
-    case: Case, features: Features, options: SearchOptions, overlap: Overlap, asked: _Asked
+    case: Case, features: Features, options: SearchOptions, overlap: Overlap, asked: Asked
 ) -> tuple[list[Candidate], list[Candidate]]:
     """The first candidates of each shape, and the nearly fitting ones, without pins of the chunks.
 
@@ -197,7 +198,10 @@ def _freed(
 
 def _refined(pools: Sequence[Finalists], options: SearchOptions) -> list[Candidate]:
     """The grid's best of all numbers of devices and their neighbours, best first."""
-    return _sorted(pools[0].space.case, [refine(pool.space, pool) if options.refine else pool.best for pool in pools], options)
+    case, near = pools[0].space.case, [refine(pool.space, pool) if options.refine else pool.best for pool in pools]
+    found = _sorted(case, near, options)
+    more = [again(pool, found) for pool in pools] if options.refine else []
+    return _sorted(case, [[*own, *other] for own, other in zip(near, more, strict=True)], options) if any(more) else found
 
 
 def _sorted(case: Case, pools: Sequence[Sequence[Candidate]], options: SearchOptions) -> list[Candidate]:
@@ -212,90 +216,8 @@ def _sorted(case: Case, pools: Sequence[Sequence[Candidate]], options: SearchOpt
     return [each for _, _, each in ranked]
 
 
-@dataclass(slots=True)
-class _Shape:
-    """Candidates of one shape: those that are simulated, and the others that came after the first, with their places."""
-
-    kept: list[Candidate]
-    others: list[tuple[int, Candidate]] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class _Asked:
-    """The framework's word about candidates, and what it has refused."""
-
-    case: Case
-    runner: Runner
-    most: int
-    """Shapes that are simulated."""
-    keeps_overlap: bool = False
-    """The overlap is pinned."""
-    everything: bool = False
-    """Nothing is refused any more."""
-    refused: set[Layout] = field(default_factory=set)
-    learnt: Learnt = field(default_factory=Learnt)
-
-    def estimate(self, layout: Layout) -> Estimate:
-        """A layout's estimate."""
-        return self.learnt.estimate(self.case, layout)
-
-    def able(self, layout: Layout) -> bool:
-        """Whether the framework runs a layout."""
-        if self.everything or not (self._drops(layout) or self.runner.check(self.case, layout)):
-            return True
-        self.refused.add(layout)
-        return False
-
-    def _drops(self, layout: Layout) -> bool:
-        """Whether the framework runs a layout with another overlap than the pinned one."""
-        said = self.runner.overlap(self.case, layout) if self.keeps_overlap else layout.overlap
-        return any(getattr(said, name) != getattr(layout.overlap, name) for name in overlapping(layout))
-
-    def said(self, candidate: Candidate) -> Candidate:
-        """A candidate with the overlap that the framework has under it."""
-        return replace(candidate, layout=replace(candidate.layout, overlap=self.runner.overlap(self.case, candidate.layout)))
-
-    def first(self, candidates: Sequence[Candidate]) -> list[Candidate]:
-        """The first that the framework runs of each shape, as many shapes as are simulated, and others that promise more.
-
-        Shapes do not ask about each other, so all go on at once, and what they ask is estimated together.
-        """
-        trained = not self.case.training.weights_frozen
-        shapes: dict[tuple[object, ...], _Shape] = {}
-        found: dict[int, Candidate] = {}
-        for number, each in enumerate(candidates):
-            key = ranking.shape(each.layout, trained=trained)
-            if key in shapes:
-                shapes[key].others.append((number, each))
-            elif len(shapes) < self.most and self.able(each.layout):
-                found[number] = self.said(each)
-                shapes[key] = _Shape(kept=[found[number]])
-        more, new = [self._more(each) for each in shapes.values()], dict(found)
-        while new:
-            self.learnt.know(self.case, (each.layout for each in new.values()))
-            new = dict(each for each in (next(each, None) for each in more) if each is not None)
-            found |= new
-        return [each for _, each in sorted(found.items(), key=lambda each: each[0])]
-
-    def _more(self, shape: _Shape) -> Iterator[tuple[int, Candidate]]:
-        """Those of a shape that promise more than what is kept of it; each is estimated before the next is looked for."""
-        for number, each in shape.others:
-            if self._promising(shape.kept, each) and self.able(each.layout):
-                shape.kept.append(self.said(each))
-                yield number, shape.kept[-1]
-
-    def _promising(self, kept: Sequence[Candidate], each: Candidate) -> bool:
-        """Whether another number of chunks may be faster than those of its shape that are kept: the closed form does not know how
-        chunks that are not alike wait for each other, so it is asked as long as it promises more than simulations hold."""
-        last, chunks = kept[-1].layout, each.layout.virtual_stages
-        if len(kept) == CHUNKINGS or last.virtual_stages == 1 or chunks in {other.layout.virtual_stages for other in kept}:
-            return False
-        unlike = len({layers for chunk in split_of(self.case, last) for layers in chunk}) > 1
-        return unlike and each.step_s < min(self.estimate(other.layout).step_s for other in kept)
-
-
 def _deeper(
-    case: Case, features: Features, options: SearchOptions, pools: Sequence[Finalists], asked: _Asked
+    case: Case, features: Features, options: SearchOptions, pools: Sequence[Finalists], asked: Asked
 ) -> list[Candidate]:
     """The first candidates that the framework runs among the best thousands, and their neighbours."""
     found: list[list[Candidate]] = []
@@ -312,7 +234,7 @@ def _deeper(
 
 
 def _ranked(
-    asked: _Asked, layouts: Sequence[Layout], balanced: Sequence[Layout], edge: Sequence[Layout], options: SearchOptions
+    asked: Asked, layouts: Sequence[Layout], balanced: Sequence[Layout], edge: Sequence[Layout], options: SearchOptions
 ) -> tuple[tuple[RankedPlan, ...], list[Estimate]]:
     """The best of each shape with simulated bubbles, in order and in groups that cannot be told apart; and points of the front.
 

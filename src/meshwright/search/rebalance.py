@@ -61,6 +61,27 @@ def rebalanced(
     free = _chosen(*freed) if pins.chunked else chosen
     chosen += [[other] for base, *_ in free[:RECHUNKED] for other in _other_chunks(case, features, base, pins)]
     chosen += [[other] for base, *_ in chosen[:RECHUNKED] for other in _other_treatments(base, refined, said)]
+    return _anew(case, features, chosen, pins, acceptable)
+
+
+def rechunked(
+    case: Case, features: Features, best: Sequence[Layout], filled: Sequence[Layout], *, pins: Pins,
+    acceptable: Callable[[Layout], bool] | None,
+) -> list[Layout]:
+    """The best layouts cut into other numbers of chunks, their stages filled anew.
+
+    What is best once stages are filled need not be what was before, and its own number of chunks is that of the grid's best.
+    ``filled``: layouts whose stages were filled before; their pipelines are not filled again.
+    """
+    known = {_pipeline(each) for each in filled}
+    others = [other for base in best[:RECHUNKED] for other in _other_chunks(case, features, base, pins)]
+    return _anew(case, features, [[other] for other in others if _pipeline(other) not in known], pins, acceptable)
+
+
+def _anew(
+    case: Case, features: Features, chosen: Sequence[list[Layout]], pins: Pins, acceptable: Callable[[Layout], bool] | None
+) -> list[Layout]:
+    """Pipelines filled anew under each choice that the framework has."""
     asked: dict[tuple[object, ...], tuple[list[Layout], Choice]] = {}
     for bases in chosen:
         for choice in choices(features, bases[0], pinned=pins.recompute is not None):
@@ -133,7 +154,8 @@ def _other_chunks(case: Case, features: Features, base: Layout, pins: Pins) -> I
     """The pipeline with other numbers of chunks, the fastest few of those that are legal and not pinned otherwise."""
     if base.schedule not in ("1f1b", "interleaved"):
         return
-    plain = replace(base, stage_layers=None, recompute=Full() if isinstance(base.recompute, Full) else base.recompute)
+    treatment = Full() if isinstance(base.recompute, Full) else whole(base.recompute)
+    plain = replace(base, stage_layers=None, recompute=treatment)
     others = [
         replace(plain, virtual_stages=chunks, schedule="interleaved" if chunks > 1 else "1f1b")
         for chunks in range(1, min(MAX_VIRTUAL_STAGES, case.model.num_layers // base.pipeline_parallel) + 1)
