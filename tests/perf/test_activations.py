@@ -82,8 +82,7 @@ def test_fp8_keeps_one_byte_of_linear_inputs():
     half, quarter = small_case("llama3-8b"), small_case("llama3-8b", precision="fp8-cs")
     kind, h = half.model.kinds[0], half.model.hidden
     saved = _saved(half, kind, _shape(2048)) - _saved(quarter, kind, _shape(2048))
-    twice = 2 * 2048 * kind.attention.output_width  # the core keeps its output in BF16, the product behind it a quantised copy
-    assert saved == 2048 * (h + kind.attention.output_width + h + kind.feed_forward.width) - twice
+    assert saved == 2048 * (h + kind.attention.output_width + h + kind.feed_forward.width)
 
 
 def test_a_checkpoint_of_the_core_keeps_the_joint_product():
@@ -100,13 +99,6 @@ def test_a_checkpoint_of_the_core_of_latent_attention_frees_its_statistics():
     kind = case.model.kinds[0]
     less = _saved(case, kind, _shape(4096)) - _saved(case, kind, _shape(4096), recomputed=("core_attn",))
     assert less == 4 * 4096 * kind.attention.num_heads
-
-
-def test_a_checkpoint_of_the_core_frees_its_output_where_inputs_are_quantised():
-    case = small_case("llama3-8b", precision="fp8-cs")
-    kind = case.model.kinds[0]
-    less = _saved(case, kind, _shape(2048)) - _saved(case, kind, _shape(2048), recomputed=("core_attn",))
-    assert less == 2048 * (2 * 32 * 128 + 4 * 32 - 2 * (32 + 8) * 128)
 
 
 QWEN_0_6B = {"queries": 16 * 128, "keys and values": 2 * 8 * 128}

@@ -18,10 +18,6 @@ if TYPE_CHECKING:
     from meshwright.perf.operators import WorkShape
 
 
-BASE_BYTES = 2.0
-"""Bytes of an element in the data types that nothing quantises: BF16 and FP16."""
-
-
 RING_WIDTHS: tuple[Width, ...] = ("query", "key", "value")
 """What a ring of context parallelism sends round and sums."""
 
@@ -59,12 +55,10 @@ def saved_bytes(
             continue
         if row.kept_by and not any(module in recomputed for module in row.kept_by):
             continue
-        if row.only == "quantised" and precision.saved_input_bytes >= BASE_BYTES:
-            continue
         exists = row_exists(row.only, kind, shape)
         if exists is False:
             continue
-        size = precision.saved_input_bytes / BASE_BYTES * row.bytes_per_element if row.linear_input else row.bytes_per_element
+        size = precision.saved_input_bytes / 2.0 * row.bytes_per_element if row.linear_input else row.bytes_per_element
         elements = row_elements(row.width, row.part, row.shard, kind, hidden, sequence_tokens, shape)
         kept = size * elements * (headroom_ratio if row.part == "experts" else 1.0)
         total = total + (kept if exists is None else np.where(exists, kept, 0.0))

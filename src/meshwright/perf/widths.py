@@ -202,11 +202,10 @@ def row_exists(only: Condition, kind: LayerKind, shape: WorkShape) -> NDArray[np
 
     Shapes:  the columns of ``shape``.
     Units:   none.
-    Holds:   ``quantised`` is a matter of the recipe (``perf.activations.saved_bytes``).
     Source:  definition of the conditions in ``domain.implementation``.
     """
     match only:
-        case "" | "quantised":
+        case "":
             return None
         case "context":
             return np.asarray(shape.context_parallel > 1.0)
