@@ -55,7 +55,10 @@ def _checked(trial: Trial, folder: Path) -> Iterator[Asked]:
     options = {name: trial.options[name] for name in CASE if name in trial.options}
     if "lengths" in options:  # what the plan chose, where files do not say it
         options |= {name: given.request[name] for name in ("packs", "max_tokens") if name in given.request}
-    more: dict[str, Any] = {"from_": given.framework.name, **{key: value for key, value in options.items() if key != "model"}}
+    more: dict[str, Any] = {
+        "files": [path.relative_to(folder) for path in files], "from_": given.framework.name,
+        **{key: value for key, value in options.items() if key != "model"},
+    }
     try:
         checked = mw.check(mw.CheckRequest(files=[str(path) for path in files], from_=given.framework.name, **options)).checked
     except MeshwrightError as error:
