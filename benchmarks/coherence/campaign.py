@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import sys
 import traceback
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,7 +59,8 @@ def judged(trial: Trial) -> tuple[str, list[Asked]]:
             asked += law(trial)
         except Exception:
             asked.append(Asked("every verb answers", f"{law.__name__}: {_last()}"))
-    return "planned" if trial.answer.ok else "nothing fits", asked
+    repeatable = [each if each.verb == "plan" else replace(each, more={**trial.chosen, **each.more}) for each in asked]
+    return "planned" if trial.answer.ok else "nothing fits", repeatable
 
 
 def _last() -> str:

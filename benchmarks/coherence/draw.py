@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from meshwright.catalog import cluster_for, precision, precisions
@@ -10,7 +11,6 @@ from meshwright.frameworks import frameworks
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Mapping
 
 SMALL = ("llama3-8b", "llama2-7b", "llama2-13b", "qwen2.5-7b", "gemma2-9b", "gpt2-xl")
 LARGE = ("llama3-70b", "llama2-70b", "gpt3-175b", "bloom-176b", "llama3.1-405b", "nemotron4-340b")
@@ -77,12 +77,16 @@ def packed(rng: random.Random, options: Mapping[str, Any]) -> dict[str, Any]:
     return {"lengths": LENGTHS, "global_batch": options["nodes"] * per_node * rng.choice((4, 16, 64))}
 
 
+MODEL: Mapping[str, tuple[str, ...]] = {"atlas": ("--models",), "check": ("--model",)}
+"""Where a verb takes the model, if not as its argument."""
+
+
 def shell(verb: str, options: Mapping[str, Any]) -> str:
-    """The command line of a verb: what a user would type."""
-    words = ["meshwright", verb, str(options["model"])]
+    """The command line of a verb: what a user would type; ``files`` are arguments."""
+    words = ["meshwright", verb, *map(str, options.get("files", ())), *MODEL.get(verb, ()), str(options["model"])]
     for name, value in options.items():
-        if name == "model":
-            continue
+        if name in ("model", "files") or (verb == "check" and name == "framework"):
+            continue  # files say whose they are by --from
         for each in value if isinstance(value, (list, tuple)) else [value]:
             words += [f"--{name.rstrip('_').replace('_', '-')}", *([] if each is True else [str(each)])]
     return str(command(*words))

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import re
+import tempfile
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import yaml
 
 import meshwright as mw
 from benchmarks.coherence.trial import Asked, differences, same
@@ -35,6 +39,26 @@ def estimated(trial: Trial) -> Iterator[Asked]:
     yield Asked("its framework runs the first plan", "; ".join(limits), "estimate", {"layout": label})
     found = [*differences(trial.document["plans"][0]["estimate"], answer.to_json())]
     yield Asked("estimate of the first plan says plan's figures", "; ".join(found[:4]), "estimate", {"layout": label})
+
+
+def filed(trial: Trial) -> Iterator[Asked]:
+    """A request file with another length of the list names the same first plan, with the same figures.
+
+    A file's paths are its own folder's, so a case with lengths is not asked.
+    """
+    if "lengths" in trial.options:
+        return
+    law = "a request file and a shorter list name the same first plan"
+    with tempfile.TemporaryDirectory(prefix="coherence-") as folder:
+        path = Path(folder) / "case.yaml"
+        path.write_text(yaml.safe_dump(trial.options), encoding="utf-8")
+        try:
+            document = mw.plan(mw.PlanRequest(request=str(path), top=2)).to_json()
+        except MeshwrightError as error:
+            yield Asked(law, str(error))
+            return
+    found = differences(trial.document["plans"][0]["estimate"], document["plans"][0]["estimate"]) if document["plans"] else ["none"]
+    yield Asked(law, "; ".join(list(found)[:3]), "plan", {"top": 2})
 
 
 def _case_of(trial: Trial) -> dict[str, Any]:
@@ -240,4 +264,4 @@ def pinned(trial: Trial) -> Iterator[Asked]:
     yield Asked("a pin holds", "" if document["layout"][name] == other["layout"][name] else document["label"], "plan", more)
 
 
-LAWS = (estimated, mapped, listed, ordered, front, compared, pinned)
+LAWS = (estimated, filed, mapped, listed, ordered, front, compared, pinned)

@@ -61,6 +61,11 @@ class Trial:
         return cls(options | chosen, options, answer, document)
 
     @property
+    def chosen(self) -> dict[str, Any]:
+        """Options that the case was not asked with, and that ``plan`` chose: other verbs are asked with them."""
+        return {name: value for name, value in self.options.items() if name not in self.asked}
+
+    @property
     def first(self) -> Estimate:
         """The estimate of the first plan."""
         return self.answer.result.plans[0].estimate

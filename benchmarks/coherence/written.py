@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 BESIDE = ("plan.yaml", "README.md", "probe.sh")
 """What is saved beside the files that launch the plan."""
+READ = {".sh", ".yaml", ".yml", ".json", ".toml", ".py"}
 CASE = ("model", "layers", "device", "nodes", "global_batch", "sequence", "task", "precision", "gradient_dtype", "calibration",
         "max_memory_ratio", "lengths")
 """Options of the case that ``check`` takes, too: files do not say all of them."""
@@ -47,7 +48,7 @@ def _checked(trial: Trial, folder: Path) -> Iterator[Asked]:
         return
     yield Asked("a plan can be saved")
     files = sorted(path for path in out.rglob("*") if path.is_file() and "probe" not in path.relative_to(out).parts)
-    files = [path for path in files if path.name not in BESIDE and path.suffix in {".sh", ".yaml", ".yml", ".json", ".toml"}]
+    files = [path for path in files if path.name not in BESIDE and path.suffix in READ]
     lacks = "" if files or given.framework.writer is None else "no files"
     yield Asked("a plan is saved with its launch files", lacks, "plan", {"save": "out"})
     if not files:
@@ -55,7 +56,10 @@ def _checked(trial: Trial, folder: Path) -> Iterator[Asked]:
     options = {name: trial.options[name] for name in CASE if name in trial.options}
     if "lengths" in options:  # what the plan chose, where files do not say it
         options |= {name: given.request[name] for name in ("packs", "max_tokens") if name in given.request}
-    more: dict[str, Any] = {"from_": given.framework.name, **{key: value for key, value in options.items() if key != "model"}}
+    more: dict[str, Any] = {
+        "files": [path.relative_to(folder) for path in files], "from_": given.framework.name,
+        **{key: value for key, value in options.items() if key != "model"},
+    }
     try:
         checked = mw.check(mw.CheckRequest(files=[str(path) for path in files], from_=given.framework.name, **options)).checked
     except MeshwrightError as error:

@@ -28,6 +28,10 @@ CASES = {
         ),
         [(SearchOptions(top=40), {}), *((SearchOptions(top=1, pins=pins), {}) for pins in PINNED)], TIE,
     ),
+    "modules that no leader has under a pin": (
+        PlanRequest(model="llama3-70b", device="h200", nodes=6, global_batch=48, sequence="128k", calibration="none"),
+        [(SearchOptions(top=1, pins={"tp": "2"}), {})], TIE,
+    ),
 }
 """A case, other searches of it, and how much better they may be: at most what plans of one shape are not told apart by."""
 
@@ -43,3 +47,12 @@ def test_plans_first_is_the_best_of_what_any_search_names(name):
         return found.plans[0].estimate.expected_step_s if found.plans else float("inf")
 
     assert value(SearchOptions()) <= min(value(options, **more) for options, more in others) * (1.0 + margin)
+
+
+def test_what_is_listed_is_found_under_a_pin_that_it_has():
+    request, ((pinned, _),), _ = CASES["modules that no leader has under a pin"]
+    given = setup(request.read(faults := Faults()), faults)
+    every, under = (find(given.case, given.framework.features, each, given.framework).plans for each in (SearchOptions(), pinned))
+    alike = [plan for plan in every if plan.layout.tensor_parallel == 2]
+    assert alike, "a plan of the list has what is pinned"
+    assert under[0].estimate.expected_step_s <= alike[0].estimate.expected_step_s * (1.0 + TIE)

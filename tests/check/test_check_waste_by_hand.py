@@ -15,9 +15,8 @@ from meshwright.errors import InputError, Message
 
 
 def found(step_s=10.0, fits=True, **more):
-    return Some(
-        **{"step_s": step_s, "fits": fits, "label": "tp2", "mfu_ratio": 0.4, "interval": None, "calibration": "none@0", **more}
-    )
+    plain = {"step_s": step_s, "expected_step_s": step_s, "fits": fits, "label": "tp2", "mfu_ratio": 0.4, "interval": None}
+    return Some(**{**plain, "calibration": "none@0", **more})
 
 
 @pytest.fixture
@@ -47,6 +46,15 @@ def said(monkeypatch):
 )
 def test_a_better_layout_is_one_that_is_faster_by_more_than_the_error_or_that_fits(said, step_s, fits, words):
     assert said(found(), found(step_s, fits)) == ([] if words is None else [("advice", "check.better", words)])
+
+
+def test_a_layout_that_is_faster_only_where_it_fits_is_not_the_better_one(said):
+    """What plan ranks first stays first: a step of 9.5 s that is as good as 11 s is worse than 10 s for sure."""
+    assert said(found(), found(9.5, expected_step_s=11.0)) == [(
+        "advice", "check.better", "tp2 is more likely to fit: 10.0 s a step are expected with the risk of not running, instead of "
+        "11.0 s; where both run, 10.0 s and 9.50 s; change: tp 4 -> 2",
+    )]
+    assert said(found(9.0, expected_step_s=12.0), found(10.0)) == []
 
 
 def test_without_a_prediction_a_case_or_a_plan(said):

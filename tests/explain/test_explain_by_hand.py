@@ -88,8 +88,11 @@ def test_in_short():
     )
     best = explanation().fastest
     for ratio in (0.0, 0.1):
-        riskier = Some(**{**vars(best), "step_change_ratio": ratio})
-        assert page(fastest=riskier)["In short"][1].endswith("; faster with the risk of not running, which this one has")
+        riskier, speed = Some(**{**vars(best), "step_change_ratio": ratio}), explanation().throughput
+        runs = Some(sentence="fast", rungs=speed.rungs[:1])
+        risk = "; faster with the risk of not running, which this one has"
+        assert page(fastest=riskier, throughput=runs)["In short"][1].endswith(risk)
+        assert page(fastest=riskier, throughput=speed)["In short"][1].endswith("tp4; the layout asked about does not fit")
     step = explanation().sensitivities[0]
     for steps in ([], [Some(**{**vars(step), "expected_change_ratio": 0.0})]):
         assert len(page(sensitivities=steps)["In short"]) == 3

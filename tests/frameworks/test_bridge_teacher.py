@@ -27,8 +27,9 @@ def python(values, tail=""):
 
 
 def script(values):
-    return File(path="run.sh", text=words(values).text.replace("scripts/training/run_recipe.py --recipe llama3_70b_pretrain_config",
-                                                               "distill.py"))
+    """The launch alone, which says what its program trains."""
+    said = words(values).text.replace("scripts/training/run_recipe.py --recipe llama3_70b_pretrain_config", "distill.py")
+    return File(path="run.sh", text=f"export MESHWRIGHT_TASK=pretrain\n{said}")
 
 
 def yaml_of(values):

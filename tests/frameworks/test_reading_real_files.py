@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from meshwright.api import make_case
 from meshwright.api.sources import _positional
+from meshwright.catalog import cluster_for
 from meshwright.check import Question, check
 from meshwright.cli import main
+from meshwright.documents.naming import ASKED_FOR
 from meshwright.documents.shell import parse_shell
 from meshwright.errors import InputError
 from meshwright.frameworks import File, framework
@@ -77,14 +82,37 @@ def test_arguments_are_variables_and_words():
         ("accelerate", "accelerate launch --config_file a.yaml train.py --per_device_train_batch_size 2\n"),
         ("mindformers", "msrun --worker_num 8 run_mindformer.py --config a.yaml --run_mode train\n"),
         ("deepspeed", "deepspeed train.py --deepspeed --deepspeed_config $1\n"),
+        ("picotron", 'torchrun train.py --config "$HERE/a.json"\n'),
+        ("mindspeed-core-ms", 'msrun --worker_num=8 pretrain_gpt.py --config_path "$HERE/a.yaml"\n'),
+        ("bridge", 'torchrun --nproc_per_node=8 "$HERE/train.py" model.tensor_model_parallel_size=2\n'),
     ],
 )
 def test_a_named_file_that_is_not_given_is_asked_for(name, script):
     reading = read(name, "a.sh", script, num_devices=8)
     assert reading.layout is None
-    assert reading.messages[0].id == "import.config-file"
+    assert reading.messages[0].id in ASKED_FOR
+    named = ("--config names a.json", "--config_path names a.yaml", "the launch starts train.py")
+    assert "$HERE" not in script or reading.messages[0].words.startswith(named)
     assert reading.said.global_batch_sequences is None  # no default is passed off as theirs
     assert {each.message.id.partition(".")[0] for each in judged(name, "a.sh", script, num_devices=8)} <= {"import", "shell"}
+
+
+def test_a_program_that_holds_the_task_is_asked_for_and_nothing_is_judged_without():
+    """Bridge's own launch of adapters: without its program it is no pretraining; told the task, the words are judged."""
+    given = make_case("llama3-8b", cluster_for("h100-sxm", num_devices=8), global_batch_sequences=64, sequence_tokens=4096)
+    script = 'torchrun --nproc_per_node=8 "$HERE/train.py" {words}\n'
+    words = " ".join(f"model.{each}_parallel_size=1" for each in ("tensor_model", "pipeline_model", "context"))
+    words += " train.global_batch_size=64 train.micro_batch_size=1 model.seq_length=4096"
+    file = File(path="launch.sh", text=script.format(words=words))
+    adapter = framework("bridge")
+    alone = adapter.read([file], given=Given(num_devices=8, model=given.model))
+    assert (alone.layout, [each.id for each in alone.messages]) == (None, ["import.program-file"])
+    assert "train.py" in alone.messages[0].words
+    told = adapter.read([file], given=Given(num_devices=8, model=given.model, task="lora"))
+    assert told.layout is not None
+    assert told.messages[0].id == "import.program-file"
+    recipe = replace(file, text=script.format(words=f"--recipe llama3_8b_pretrain_config {words}"))
+    assert adapter.read([recipe], given=Given(num_devices=8, model=given.model)).layout is not None
 
 
 def test_a_file_that_the_script_writes_itself_is_there():

@@ -13,6 +13,7 @@ import meshwright as mw
 from draws import examples
 from meshwright.api import make_case
 from meshwright.catalog import cluster_for
+from meshwright.check.advice import _costs, _pays
 from meshwright.domain.label import parse_layout
 from meshwright.domain.layout import Layout
 from meshwright.domain.uncertainty import expected_s
@@ -21,7 +22,8 @@ from meshwright.judging import predicates
 from meshwright.judging.alternatives import _Pool
 from meshwright.judging.contests import CONTESTS, _by_grid
 from meshwright.judging.facts import Facts
-from meshwright.judging.predicates import contest, takes
+from meshwright.judging.finding import number, ratio
+from meshwright.judging.predicates import PREDICATES, against, contest, takes
 from meshwright.judging.questions import columns_of_layouts, questions
 
 CASE = make_case("llama3-8b", cluster_for("h100-sxm", num_devices=8), global_batch_sequences=64, sequence_tokens=4096)
@@ -144,3 +146,58 @@ def test_the_best_of_all_of_the_contests_is_no_better_than_the_first_plan(
         own = asked[name](columns_of_layouts([each.layout for each in others]))
         rivals = [each.expected_step_s for each, yes in zip(others, own, strict=True) if yes]
         assert not answer.fits or answer.expected_step_s <= min(rivals), name
+
+
+def tried(step_s: float, expected_s: float | None = None, *, fits: bool = True) -> Some:
+    """A trial as judges see it."""
+    time = Some(bubble_s=1.0, pipeline_exposed_s=0.1, data_parallel_exposed_s=2.0)
+    return Some(
+        step_s=step_s, expected_step_s=expected_s or step_s, reserved_bytes=2e10, refused_because=(), layout=OWN,
+        estimate=Some(fits=fits, time=time, bubble_ratio=0.1, step_s=step_s),
+    )
+
+
+OWN = Layout(pipeline_parallel=2, virtual_stages=2, data_parallel=4, num_microbatches=8, schedule="interleaved", optimizer_shards=4)
+RISKY, SAFE = tried(10.0, 12.0), tried(10.5, 10.5)
+"""The first is faster where it fits, the second is what plans rank first."""
+
+
+@pytest.mark.parametrize(("then", "now", "better", "words"), [
+    (tried(9.0), tried(10.0), True, "10.0% faster"),
+    (SAFE, RISKY, True, "12.5% faster by what is expected of it (5.0% slower where it fits)"),
+    (RISKY, SAFE, False, "14.3% slower by what is expected of it (4.8% faster where it fits)"),
+    (tried(9.0, fits=False), tried(10.0), False, "10.0% faster and does not fit"),
+    (tried(11.0), tried(10.0, fits=False), True, "10.0% slower and fits, where the other does not"),
+    (tried(9.0, fits=False), tried(10.0, fits=False), False, "10.0% faster; neither fits"),
+])
+def test_one_layout_against_another_goes_by_what_is_expected_and_fits(then: Some, now: Some, better: bool, words: str) -> None:
+    found = against(Some(error_ratio=0.01), then, now)  # type: ignore[arg-type]
+    assert (found.better, found.words) == (better, words)
+
+
+@pytest.mark.parametrize(("rule", "own", "other", "verdict"), [
+    ("virtual-pipeline", SAFE, RISKY, "holds"),
+    ("virtual-pipeline", RISKY, SAFE, "fails"),
+    ("data-parallel-bottleneck", RISKY, SAFE, "holds"),
+    ("data-parallel-bottleneck", SAFE, RISKY, "fails"),
+    ("distributed-optimizer", SAFE, RISKY, "holds"),
+    ("distributed-optimizer", RISKY, SAFE, "fails"),
+    ("distributed-optimizer", SAFE, tried(9.0, 9000.0, fits=False), "holds"),
+])
+def test_judges_of_one_knob_rank_as_plan_does(rule: str, own: Some, other: Some, verdict: str) -> None:
+    layout = own.layout
+    facts = Some(
+        layout=layout, estimate=own.estimate, step_s=own.step_s, error_ratio=0.01, varied=lambda **_: other, case=CASE,
+        trial=lambda each: own if each == layout else other, features=Some(shards_over_context=True, zero_stages=(0, 1)),
+    )
+    assert PREDICATES[rule](facts, None).verdict == verdict  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["step_change_ratio", "expected_change_ratio"])
+def test_check_knows_every_figure_of_time(name: str) -> None:
+    """Advice that costs less than the model's error is not worth a finding, and advice that gains more is."""
+    facts = Some(error_ratio=0.03, case=CASE)
+    for value, costs, pays in ((0.05, True, False), (0.01, False, False), (-0.01, False, False), (-0.05, False, True)):
+        judged = Some(figure=ratio(name, value))
+        assert (_costs(judged, facts), _pays(judged, facts)) == (costs, pays)  # type: ignore[arg-type]
+    assert _costs(Some(figure=number("tensor_parallel", 16)), facts)  # type: ignore[arg-type]

@@ -169,6 +169,7 @@ def check_files(
         given = Given(
             num_devices=case.cluster.num_devices, devices_per_node=case.cluster.devices_per_node, model=case.model,
             global_batch_sequences=case.batch.global_batch_sequences, sequence_tokens=case.batch.sequence_tokens,
+            task=case.training.task,
         )
     reading = read_files(paths, framework, given=given)
     return check(

@@ -166,7 +166,9 @@ def _texts(values: Values, faults: Faults, paths: Sequence[str]) -> Sequence[Fil
 
 def _refuse_strange(framework: Framework, reading: Reading) -> None:
     """Refuse files that hold nothing of the framework: any layout of them would be its defaults."""
-    if framework.surface is None or any(message.id == "import.config-file" for message in reading.messages):
+    from meshwright.documents.naming import ASKED_FOR
+
+    if framework.surface is None or any(message.id in ASKED_FOR for message in reading.messages):
         return
     surface, keys = framework.surface(), reading.source.settings
     if not any(surface.find(key, reading.version) for key in keys):
@@ -227,7 +229,7 @@ def _given(values: Values, model: Model | None, size: int | None) -> Given:
     batch = values.get("packs" if "lengths" in values else "global_batch")
     return Given(
         num_devices=size, devices_per_node=values.get("devices_per_node"), model=model,
-        global_batch_sequences=batch, sequence_tokens=values.get("sequence"),
+        global_batch_sequences=batch, sequence_tokens=values.get("sequence"), task=values.get("task"),
     )
 
 

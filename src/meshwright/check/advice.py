@@ -8,6 +8,7 @@ from meshwright.catalog.guides import guides
 from meshwright.check.context import finding
 from meshwright.check.habits import RULES, follows, place_of
 from meshwright.judging.contests import disagreement_about
+from meshwright.judging.finding import TIMES
 from meshwright.judging.guides import judge_with
 
 if TYPE_CHECKING:
@@ -75,11 +76,11 @@ def _words(sides: Sequence[Side]) -> str:
 
 def _costs(judged: Judgement, facts: Facts) -> bool:
     """Whether following costs more than the model's error, as far as the judgement is about time."""
-    return judged.figure.name != "step_change_ratio" or judged.figure.value > facts.error_ratio
+    return judged.figure.name not in TIMES or judged.figure.value > facts.error_ratio
 
 
 def _pays(judged: Judgement, facts: Facts) -> bool:
     """Whether following gains time beyond the model's error, or memory worth naming."""
     if judged.figure.name == "memory_freed_bytes":
         return judged.figure.value > ROOM * facts.case.capacity_bytes
-    return judged.figure.name == "step_change_ratio" and judged.figure.value < -facts.error_ratio
+    return judged.figure.name in TIMES and judged.figure.value < -facts.error_ratio

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from meshwright.check.context import finding
+from meshwright.documents.naming import ASKED_FOR
 from meshwright.frameworks.settings import Finding
 
 if TYPE_CHECKING:
@@ -31,9 +32,11 @@ _NEVER_FATAL = frozenset({
 
 
 def remarks(context: Context) -> Iterator[Finding]:
-    """What the files' own language leaves open or forbids; with a layout, what only the run knows (an address) decides nothing."""
+    """What the files' own language leaves open or forbids; with a layout, what only the run knows (an address) decides nothing,
+    and where a file is missing, its folder does not."""
+    missing = any(message.id in ASKED_FOR for message in context.reading.messages)
     for message in context.reading.source.remarks:
-        if message.id == "shell.unknown" and context.reading.layout is not None:
+        if message.id == "shell.unknown" and (missing or context.reading.layout is not None):
             continue
         yield Finding(message=placed(message), severity=_SEVERITIES.get(message.id, "warning"))
 

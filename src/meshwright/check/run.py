@@ -18,6 +18,7 @@ from meshwright.check.rules import file_rules, limits
 from meshwright.check.strangers import strangers
 from meshwright.check.surface import keys, twice
 from meshwright.check.waste import losses, waste
+from meshwright.documents.naming import ASKED_FOR
 from meshwright.frameworks.settings import Finding
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def check(question: Question, checks: tuple[Check, ...] = CHECKS) -> Checked:
     elif context.refusals:
         context.skipped.append(f"memory and speed of this layout: {'; '.join(context.refusals)}")
     found: dict[str, Finding] = {}
-    if any(message.id == "import.config-file" for message in question.reading.messages):
+    if context.layout is None and any(message.id in ASKED_FOR for message in question.reading.messages):
         checks = (remarks, messages)  # anything else would judge defaults
     for each in checks:
         for one in each(context):

@@ -56,14 +56,18 @@ def waste(context: Context) -> Iterator[Finding]:
             path="layout", label=best.label, step=seconds(best.step_s), mfu=f"{best.mfu_ratio:.1%}", expected=best.label,
             source="search",
         )
-    elif own.step_s > best.step_s * (1.0 + ranking_error(context.case)) or not own.fits:
+    elif own.expected_step_s > best.expected_step_s * (1.0 + ranking_error(context.case)) or not own.fits:
         gain = own.step_s / best.step_s - 1.0
         words = "{label} is predicted to take {best} a step{interval} instead of {own}, {gain} throughput; change: {changes}"
+        if gain <= 0.0:
+            words = "{label} is more likely to fit: {expected_best} a step are expected with the risk of not running, instead of " \
+                "{expected_own}; where both run, {best}{interval} and {own}; change: {changes}"
         if not own.fits:
             words = "the best layout that fits: {label}, {best} a step{interval}; change: {changes}"
         yield finding(
             "advice", "check.better", words, path="layout", value=own.label, expected=best.label, label=best.label,
             best=seconds(best.step_s), own=seconds(own.step_s), gain=f"{gain:+z.0%}", interval=_interval(best),
+            expected_best=seconds(best.expected_step_s), expected_own=seconds(own.expected_step_s),
             changes=changed(context, best), source=f"search, calibration {own.calibration}",
         )
 

@@ -65,7 +65,7 @@ def fit_step(facts: Facts) -> FitStep:
     fitting = next((rung for rung in rungs if rung.fits), None)
     enough = [rung.knob for rung in singles if rung.fits]
     words = (
-        "nothing brings it in"
+        "no knob of this layout brings it in"
         if fitting is None
         else f"it first fits with {fitting.knob}"
         if fitting is not rungs[0]
@@ -75,12 +75,19 @@ def fit_step(facts: Facts) -> FitStep:
         parameters=facts.parameters, active_parameters=facts.active_parameters, capacity_bytes=case.capacity_bytes,
         unsharded_bytes=rungs[0].memory_reserved_bytes, devices="rich" if rich else "poor", rungs=rungs, alone=singles,
         sentence=f"{count(facts.parameters)} parameters need {gib(rungs[0].memory_reserved_bytes)} on one device of "
-        f"{gib(case.capacity_bytes)}; {words}, and ends at "
-        f"{gib(facts.estimate.memory_reserved_bytes)}; "
+        f"{gib(case.capacity_bytes)}; {words}{':' if fitting is None else ','} "
+        f"{'it' if fitting is None else 'and'} ends at {_end(facts)}; "
         + (f"alone would be enough: {', '.join(enough)}; " if enough else "no knob alone would be enough; ")
         + ("some layout fits without recompute" if rich else "no layout fits without recompute"),
         levers=() if facts.estimate.fits else tuple(map(str, levers(case, facts.features, facts.runner, pinnable=False))),
     )
+
+
+def _end(facts: Facts) -> str:
+    """What the layout needs in the end, and what it is short of."""
+    need = facts.estimate.memory_reserved_bytes
+    short = need - facts.case.capacity_bytes
+    return gib(need) if facts.estimate.fits or short <= 0.0 else f"{gib(need)}, {gib(short)} too much"
 
 
 def _memory_ladder(facts: Facts, base: Layout) -> list[tuple[str, Layout]]:

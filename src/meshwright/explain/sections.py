@@ -81,8 +81,9 @@ def _answer(explanation: Explanation) -> Iterator[str]:
         yield "nothing was found that fits"
     elif best.differences:
         found = f"the fastest layout found takes {seconds(best.step_s)} ({best.step_change_ratio:+z.1%})"
-        safer = "; faster with the risk of not running, which this one has" if best.step_change_ratio >= 0.0 else ""
-        yield f"{found}, {gib(best.memory_reserved_bytes)}: {best.label}{safer}"
+        fits = explanation.throughput.rungs[-1].fits
+        why = "; faster with the risk of not running, which this one has" if fits else "; the layout asked about does not fit"
+        yield f"{found}, {gib(best.memory_reserved_bytes)}: {best.label}{why if best.step_change_ratio >= 0.0 else ''}"
     else:
         yield f"nothing was found that is expected to be faster{_riskier(shortest)}"
     if single is not None and best is not None and best.differences and (single.expected_change_ratio or 0.0) < 0.0:

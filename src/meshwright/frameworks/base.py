@@ -16,7 +16,7 @@ from meshwright.frameworks.actions import actions_of
 from meshwright.frameworks.facts import PLAIN, Facts
 from meshwright.frameworks.parts import lacking
 from meshwright.frameworks.resume import SHARDED, Meaning
-from meshwright.frameworks.settings import NOTHING_GIVEN, Finding, Given, Reading, Said, Severity
+from meshwright.frameworks.settings import NOTHING_GIVEN, TASK_VARIABLE, Finding, Given, Reading, Said, Severity
 from meshwright.frameworks.surface import Surface
 
 if TYPE_CHECKING:
@@ -108,6 +108,11 @@ def _adds_nothing(source: Source) -> str:
     return ""
 
 
+def _lacks_nothing(source: Source) -> Message | None:
+    """A framework whose programs decide nothing that its files leave open."""
+    return None
+
+
 def _having(word: str, value: object) -> tuple[str, ...]:
     """Frameworks whose files can choose a kernel."""
     from meshwright.frameworks import framework, frameworks
@@ -170,6 +175,8 @@ class Framework:
     """The program or module of the files that may add keys of its own to the framework's; empty where none does."""
     config_keys: tuple[str, ...] = ()
     """Keys and options of a launcher that name the file in which the layout stands: without it there is none."""
+    lacks_program: Callable[[Source], Message | None] = _lacks_nothing
+    """What to give, where a launch starts a program that is not there and holds what its words leave open: recipe and task."""
     normal: Callable[[Case, Layout], Layout] = _as_it_is
     """The layout that ``read(write(layout))`` gives: what no key says takes the value that the framework always has."""
     unspoken: tuple[str, ...] = ()
@@ -298,9 +305,15 @@ class Framework:
         release = self.release(version) if version or self.detect is None else self.detect(source) or self.version
         there = self.at(release)
         assert there.interpreter is not None, "a variant reads what its framework reads"
-        if missing := missing_file(source, there.config_keys):
+        missing = missing_file(source, there.config_keys)
+        lacking = there.lacks_program(source) if missing is None else None
+        if lacking is not None and (given.task is not None or TASK_VARIABLE in source.environment):
+            reading = there.interpreter(source, given, there.version).with_task
+            return replace(reading, messages=(lacking, *reading.messages))
+        missing = missing or lacking
+        if missing is not None:
             return Reading(
                 framework=there.name, version=there.version, source=source, said=Said(devices=source.devices),
-                messages=(missing, *source.remarks),
+                messages=(missing, *(each for each in source.remarks if each.id != "shell.unknown")),
             )
         return there.interpreter(source, given, there.version).with_task

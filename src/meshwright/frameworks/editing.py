@@ -117,7 +117,9 @@ def _needed(
     if any(value not in SWITCHES and not value.isdigit() for value in found.values()):
         return changes
     spare = [key for key, value in found.items() if value in SWITCHES or key.endswith("stage")]
-    given = Given(num_devices=layout.world, devices_per_node=case.cluster.devices_per_node, model=case.model)
+    given = Given(
+        num_devices=layout.world, devices_per_node=case.cluster.devices_per_node, model=case.model, task=case.training.task,
+    )
 
     def said(trial: Mapping[str, object]) -> set[str] | None:
         """What the framework says of the files with these changes; None where they are not the layout."""
@@ -161,10 +163,12 @@ def _left(
     """What the changed files, read again, do not say as wanted: the devices that they start, or the layout itself."""
     assert reading.layout is not None, "the caller has checked"
     whole = _whole(reading, files)
-    given = Given(num_devices=layout.world, devices_per_node=case.cluster.devices_per_node, model=case.model)
+    given = Given(
+        num_devices=layout.world, devices_per_node=case.cluster.devices_per_node, model=case.model, task=case.training.task,
+    )
     try:
         again = framework.read(whole, version=framework.version, given=given)
-        alone = framework.read(whole, version=framework.version, given=Given(model=case.model))
+        alone = framework.read(whole, version=framework.version, given=Given(model=case.model, task=case.training.task))
     except InputError as error:
         return error.messages
     started = alone.said.devices or alone.source.devices

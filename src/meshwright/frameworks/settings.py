@@ -27,6 +27,7 @@ class Given:
     model: Model | None = None
     global_batch_sequences: int | None = None
     sequence_tokens: int | None = None
+    task: Task | None = None
 
 
 NOTHING_GIVEN = Given()

@@ -19,6 +19,10 @@ Decision = Literal["taken", "tie", "none", "no-question"]
 ``no-question``: the case has nothing that they disagree about."""
 
 
+TIMES = frozenset({"step_change_ratio", "expected_change_ratio"})
+"""Figures that say how much longer the step is, or is expected to be, where advice is followed."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
     """A number of the case, with its unit also in its name."""

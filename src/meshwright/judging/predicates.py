@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from meshwright.judging.facts import Facts
@@ -16,6 +16,7 @@ from meshwright.words import seconds
 if TYPE_CHECKING:
     from meshwright.catalog.guides import Rule
     from meshwright.judging.alternatives import Alternative
+    from meshwright.judging.facts import Trial
 
 Predicate = Callable[[Facts, "Rule"], Ruling]
 PREDICATES = Registry[Predicate]("predicate")
@@ -72,6 +73,30 @@ def expected_change_ratio(one: Alternative, other: Alternative) -> float:
 def expected_change(facts: Facts, one: Alternative, other: Alternative) -> str:
     """``4.1% slower``, by what is expected of both."""
     return change(facts, one.expected_step_s, other.expected_step_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Against:
+    """One trial against another, as plans are ranked: what is expected of both, and one that fits before one that does not."""
+
+    ratio: float
+    """How much longer it is expected to take; where one of them does not fit, of the plain steps."""
+    words: str
+    better: bool
+    """Whether it is the better plan; of equal ones neither is."""
+
+
+def against(facts: Facts, then: Trial, now: Trial) -> Against:
+    """A layout against another one of the case: ``4.1% slower``, and where risk decides, what it is where it fits."""
+    plain = change(facts, then.step_s, now.step_s)
+    if then.estimate.fits and now.estimate.fits:
+        words = change(facts, then.expected_step_s, now.expected_step_s)
+        where = "" if words == plain else f" by what is expected of it ({plain} where it fits)"
+        return Against(then.expected_step_s / now.expected_step_s - 1.0, words + where, then.expected_step_s < now.expected_step_s)
+    which = "does not fit" if now.estimate.fits else "fits, where the other does not" if then.estimate.fits else "neither fits"
+    joint = "; " if which == "neither fits" else " and "
+    better = then.estimate.fits > now.estimate.fits
+    return Against(then.step_s / now.step_s - 1.0, plain + joint + which, better)
 
 
 def riskier(named: Mapping[str, Alternative]) -> str:

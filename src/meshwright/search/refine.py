@@ -120,13 +120,16 @@ def _recomputes(space: Space, base: Layout) -> Iterator[Layout]:
         yield from (replace(base, recompute=Full(layers=k)) for k in _steps(largest))
     if "selective" in features.recompute:
         for modules in MODULE_SETS:
-            if all(module in features.selective_modules for module in modules) and _has_modules(space, modules):
+            if can_recompute(space, modules):
                 yield replace(base, recompute=Selective(modules=modules))
     if not isinstance(base.recompute, NoRecompute):
         yield replace(base, recompute=NoRecompute())
 
 
-def _has_modules(space: Space, modules: Sequence[str]) -> bool:
+def can_recompute(space: Space, modules: Sequence[str]) -> bool:
+    """Whether the framework recomputes these modules, and the model has them."""
+    if not all(module in space.features.selective_modules for module in modules):
+        return False
     model = space.case.model
     latent = any(each.latent for each in model.attentions)
     dense = any(kind.experts is None for kind in model.kinds)

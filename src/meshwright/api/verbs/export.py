@@ -173,6 +173,7 @@ def known(given: Setup) -> Given:
     return Given(
         num_devices=case.cluster.num_devices, devices_per_node=case.cluster.devices_per_node, model=case.model,
         global_batch_sequences=case.batch.global_batch_sequences, sequence_tokens=case.batch.sequence_tokens,
+        task=case.training.task,
     )
 
 

@@ -11,7 +11,7 @@ from meshwright.frameworks.bridge.deciding import UNSPOKEN, decide, normal
 from meshwright.frameworks.bridge.limits import limits_of
 from meshwright.frameworks.bridge.mistakes import CHECKS, unknown_key
 from meshwright.frameworks.bridge.reading import interpret
-from meshwright.frameworks.bridge.sources import detect, open_files
+from meshwright.frameworks.bridge.sources import detect, lacks_program, open_files
 from meshwright.frameworks.bridge.writing import write
 from meshwright.frameworks.facts import Facts
 from meshwright.frameworks.surface import Surface, load_surface
@@ -60,6 +60,7 @@ BRIDGE = Framework(
     opener=open_files,
     detect=detect,
     interpreter=interpret,
+    lacks_program=lacks_program,
     checks=tuple(CHECKS),
     unknown_keys=unknown_key,
     normal=normal,

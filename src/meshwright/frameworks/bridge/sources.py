@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
+from meshwright.documents.naming import started
 from meshwright.documents.opening import PYTHON, is_script, open_source
 from meshwright.documents.overrides import OverrideDocument
 from meshwright.documents.source import Setting, Source
-from meshwright.errors import InputError
+from meshwright.errors import InputError, Message
 from meshwright.frameworks.bridge.recipes import NESTED, canonical, spelled
 from meshwright.frameworks.bridge.teacher import SHARED, TEACHER, taught
 from meshwright.readers.safe import parse_yaml
@@ -26,6 +27,8 @@ RESET = frozenset({
     "model.recompute_method", "model.recompute_num_layers", "model.recompute_modules",
 })
 """What a recipe may have set, and a plan without it sets back to ``null``."""
+PROGRAMS = frozenset({"run_recipe.py", "run_script.py", "setup_experiment.py"})
+"""Bridge's own, which take the recipe by words. Source: Megatron-Bridge scripts/training, scripts/performance."""
 SHORT = {
     "max_steps": "train.train_iters", "ms": "train.train_iters", "global_batch_size": "train.global_batch_size",
     "gb": "train.global_batch_size", "micro_batch_size": "train.micro_batch_size", "mb": "train.micro_batch_size",
@@ -51,6 +54,16 @@ def open_files(files: Sequence[File]) -> Source:
     remarks = tuple(remark for remark in source.remarks if remark.id != "source.twice")
     documents = tuple(OverrideDocument(script=each, nullable=RESET) if is_script(each.path) else each for each in source.documents)
     return replace(source, documents=tuple(map(Sectioned, documents)), settings=settings, remarks=remarks)
+
+
+def lacks_program(source: Source) -> Message | None:
+    """What to give, where the launch starts a program of its own: the recipe and the task stand in it."""
+    found = started(source)
+    if found is None or PurePath(found[0]).name in PROGRAMS or {"--recipe", "--model"} & source.settings.keys():
+        return None
+    words = "the launch starts {program}, where the recipe and the task stand (pretraining, fine-tuning or adapters): give that " \
+        "file as well, or say --task"
+    return Message("import.program-file", words, {"program": found[0]}, path=found[1])
 
 
 @dataclass(frozen=True, slots=True)

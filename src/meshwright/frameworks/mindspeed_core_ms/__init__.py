@@ -138,6 +138,7 @@ MINDSPEED_CORE_MS = Framework(
     surface=surface,
     decide=decide,
     interpreter=interpret,
+    config_keys=("--config_path",),
     checks=file_checks(NAME),
     unknown_keys=unknown_key,
     normal=normal,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from meshwright.judging.finding import Ruling, number, ratio
 from meshwright.judging.following import SMALL_CLUSTER_NODES, guided_parts
-from meshwright.judging.predicates import contest, does_not_apply, judges, percent, speed
+from meshwright.judging.predicates import against, contest, does_not_apply, judges, percent, speed
 from meshwright.judging.questions import START_PARAMETERS
 from meshwright.units import count, gib
 from meshwright.words import seconds
@@ -169,13 +169,14 @@ def virtual_pipeline(facts: Facts, _: Rule) -> Ruling:
     if without is None:
         return does_not_apply(facts, f"vp{layout.virtual_stages} cannot be switched off with the other knobs as they are")
     before, after = without.estimate.time, now.time
+    found = against(facts, facts.trial(layout), without)
     return Ruling(
-        verdict="holds" if now.step_s <= without.step_s else "fails",
-        figure=ratio("step_change_ratio", now.step_s / without.step_s - 1.0),
+        verdict="fails" if against(facts, without, facts.trial(layout)).better else "holds",
+        figure=ratio("expected_change_ratio", found.ratio),
         sentence=f"vp1 -> vp{layout.virtual_stages} takes the bubble from {seconds(before.bubble_s)} to "
         f"{seconds(after.bubble_s)} and exposed transfers from "
         f"{seconds(before.pipeline_exposed_s)} to {seconds(after.pipeline_exposed_s)}; the step from {seconds(without.step_s)} "
-        f"to {seconds(now.step_s)}",
+        f"to {seconds(now.step_s)}, {found.words}",
     )
 
 

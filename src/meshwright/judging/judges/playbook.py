@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from meshwright.judging.climb import climb
 from meshwright.judging.finding import Ruling, number, ratio
 from meshwright.judging.predicates import (
+    against,
     change,
     contest,
     does_not_apply,
@@ -195,13 +196,12 @@ def data_parallel_bottleneck(facts: Facts, _: Rule) -> Ruling:
         return does_not_apply(
             facts, f"data parallelism exposes {percent(share)}, but pp{2 * layout.pipeline_parallel} is not legal here"
         )
+    found = against(facts, then, facts.trial(layout))
     return Ruling(
-        verdict="holds" if then.step_s < facts.step_s else "fails",
-        figure=ratio("step_change_ratio", then.step_s / facts.step_s - 1.0),
+        verdict="holds" if found.better else "fails", figure=ratio("expected_change_ratio", found.ratio),
         sentence=f"data parallelism exposes {percent(share)}; pp{layout.pipeline_parallel} -> "
         f"pp{then.layout.pipeline_parallel} brings it to "
-        f"{percent(then.estimate.time.data_parallel_exposed_s / then.step_s)} and the step is "
-        f"{change(facts, then.step_s, facts.step_s)}",
+        f"{percent(then.estimate.time.data_parallel_exposed_s / then.step_s)} and the step is {found.words}",
     )
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from meshwright.estimate.certainty import expected_s
 from meshwright.estimate.many import evaluate_many
 from meshwright.judging.finding import Ruling, ratio, size
 from meshwright.judging.neighbours import shard_ranks, shards
-from meshwright.judging.predicates import change, contest, does_not_apply, judges, speed
+from meshwright.judging.predicates import SAME_RATIO, against, contest, does_not_apply, judges, speed
 from meshwright.search.space import divisors
 from meshwright.units import gib
 from meshwright.words import seconds
@@ -41,20 +42,23 @@ def unsaturated_sharding(facts: Facts, _: Rule) -> Ruling:
     stage = max(1, layout.zero_stage)
     layouts = [replace(layout, **shards(stage, k)) for k in (*groups, ranks)]  # type: ignore[arg-type]
     times, reserved = evaluate_many(facts.case, layouts)
+    expected = expected_s(facts.case, times, reserved)
     fitting = [
-        (float(t), k) for t, k, bytes_ in zip(times[:-1], groups, reserved[:-1], strict=True) if bytes_ <= facts.case.capacity_bytes
+        (float(t), k) for t, k, bytes_ in zip(expected[:-1], groups, reserved[:-1], strict=True)
+        if bytes_ <= facts.case.capacity_bytes
     ]
     if not fitting:
         return Ruling(
             verdict="fails", figure=size(float(reserved[:-1].min())),
             sentence=f"no group smaller than all {ranks} ranks fits: the least needs {gib(float(reserved[:-1].min()))}",
         )
-    best, group = min(fitting)
-    relative = best / float(times[-1]) - 1.0
+    group = min(fitting)[1]
+    found = against(facts, facts.trial(layouts[groups.index(group)]), facts.trial(layouts[-1]))
     able = "" if facts.features.partial_sharding else f"; {facts.features.name} shards over all ranks only"
     return Ruling(
-        verdict="holds" if relative < -0.0005 else "fails", figure=ratio("step_change_ratio", relative),
-        sentence=f"sharding over {group} ranks, against all {ranks} of them: {change(facts, best, float(times[-1]))}; "
+        verdict="holds" if found.better and abs(found.ratio) >= SAME_RATIO else "fails",
+        figure=ratio("expected_change_ratio", found.ratio),
+        sentence=f"sharding over {group} ranks, against all {ranks} of them: {found.words}; "
         f"legal are {', '.join(map(str, groups))}{able}",
     )
 
@@ -65,12 +69,12 @@ def distributed_optimizer(facts: Facts, _: Rule) -> Ruling:
     off, on = zero(facts, 0), zero(facts, 1)
     if off is None or on is None:
         return one_rank(facts)
-    freed = off.reserved_bytes - on.reserved_bytes
+    freed, found = off.reserved_bytes - on.reserved_bytes, against(facts, on, off)
     return Ruling(
-        verdict="holds" if freed >= 0 and on.step_s <= off.step_s * (1 + facts.error_ratio) else "fails",
+        verdict="holds" if freed >= 0 and (found.better or found.ratio <= facts.error_ratio) else "fails",
         figure=size(freed, "memory_freed_bytes"),
         sentence=f"ZeRO-1 takes this layout from {gib(off.reserved_bytes)} to {gib(on.reserved_bytes)} and is "
-        f"{change(facts, on.step_s, off.step_s)}",
+        f"{found.words}",
     )
 
 
@@ -80,11 +84,11 @@ def zero_three(facts: Facts, _: Rule) -> Ruling:
     one, three = zero(facts, 1), zero(facts, 3)
     if one is None or three is None:
         return one_rank(facts)
-    freed = one.reserved_bytes - three.reserved_bytes
+    freed, found = one.reserved_bytes - three.reserved_bytes, against(facts, three, one)
     return Ruling(
         verdict="does-not-apply" if three.refused_because else "holds" if freed >= 0 else "fails",
-        figure=ratio("step_change_ratio", three.step_s / one.step_s - 1.0),
-        sentence=f"ZeRO-3 instead of ZeRO-1 frees {gib(freed)} and is {change(facts, three.step_s, one.step_s)}{_refused(three)}",
+        figure=ratio("expected_change_ratio", found.ratio),
+        sentence=f"ZeRO-3 instead of ZeRO-1 frees {gib(freed)} and is {found.words}{_refused(three)}",
     )
 
 
@@ -119,16 +123,16 @@ def zero_two_with_pipeline(facts: Facts, _: Rule) -> Ruling:
     own = ""
     if one is not None and two is not None and layout.pipeline_parallel > 1:
         freed = gib(one.reserved_bytes - two.reserved_bytes)
-        own = f"ZeRO-2 on this layout, against ZeRO-1: {change(facts, two.step_s, one.step_s)}, frees {freed}{_refused(two)}"
+        own = f"ZeRO-2 on this layout, against ZeRO-1: {against(facts, two, one).words}, frees {freed}{_refused(two)}"
     if world < 1024:
         return does_not_apply(facts, f"{world} devices, said from 1024" + (f"; {own}" if own else ""))
     if "tp8-zero2-pp" not in facts.best:
         best = facts.best.get("any")
         words = f"; the best here: {speed(best)}" if best is not None and best.fits else ""
-        relative = two.step_s / one.step_s - 1.0 if one is not None and two is not None else 0.0
+        relative = against(facts, two, one).ratio if one is not None and two is not None else 0.0
         return Ruling(
             verdict="fails",
-            figure=ratio("step_change_ratio", relative),
+            figure=ratio("expected_change_ratio", relative),
             sentence=f"{facts.features.name} has no ZeRO-2 under a pipeline{words}" + (f"; {own}" if own else ""),
         )
     return contest(facts, "tp8-zero2-pp", "any", "TP 8 with ZeRO-2 and PP", "best of all", tail=own)
