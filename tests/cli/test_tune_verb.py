@@ -53,6 +53,8 @@ def test_a_tune_finds_the_fastest_and_says_what_is_left(cli: Cli, words: tuple[s
     assert found["sampler"] == "model" and 0.0 <= found["probability_better"] <= 1.0 and found["expected_gain_ratio"] >= 0.0
     assert f"{len(found['trials'])} trials of 6 layouts" in found["verdict"]
     assert (here / "runs.csv").exists() and found["out"] == "runs.csv"
+    more = cli(*words, "--yes", "--resume", "--json").json
+    assert more["device_hours"] == 0.0 and more["verdict"] == found["verdict"], "nothing was run again, and all of it was paid"
     again = cli(*words, "--yes", "--resume")
     assert again.status == 0, again.err
     assert "Best: tp1 pp2 dp1 mb1" in again.out and "device-hours: tp1 pp2" in again.out
