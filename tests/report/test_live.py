@@ -18,6 +18,8 @@ def test_the_screen_says_what_runs_what_it_cost_and_the_best():
         {"event": "started", "label": "tp2 pp1 dp1 mb1", "attempt": 1},
         {"event": "ended", "label": "tp2 pp1 dp1 mb1", "status": "oom", "step_s": None, "device_s": 0.0},
         {"event": "started", "label": "tp1 pp2 dp1 mb1", "attempt": 1},
+        {"event": "started", "label": "tp1 pp1 dp2 mb4", "attempt": 1},
+        {"event": "withdrawn", "label": "tp1 pp1 dp2 mb4", "attempt": 1, "why": "x"},
         {"event": "stopped", "why": "x"}, {"event": "closed"},
     ):
         screen(event)

@@ -60,6 +60,8 @@ class Screen:
             row.update({name: event[name] for name in ("steps", "step_s", "attempt") if event.get(name) is not None})
             row["status"] = {"started": "starting", "adopted": "running", "step": "running", "retry": "again"}.get(
                 kind, event.get("status", row["status"]))
+        if kind == "withdrawn":
+            self._rows.pop(event["label"], None)
         if kind == "planned":
             self.total = event["trials"]
         if kind == "ended":
