@@ -32,9 +32,10 @@ model (infinitesimal jackknife, as everywhere in docs/accuracy.md); the scales o
 it is judged by. *Near* is within 2 % of the fastest layout of the cell, or within its own noise where it was measured repeatedly.
 Failed rows of the corpus do not say why they failed: the tuner is told `unknown`, never `oom`. Before the first trial recorded runs
 of the same device, framework and precision are asked (`src/meshwright/evidence/fit/kin.py`), none of the cell, or of its model.
-*The order believed first* is that before any trial, kin asked, tried without learning. Random and Optuna's samplers know no model: what
-they have done is kept whatever is fitted since, and nothing is asked of them behind the first layout near the best; Optuna's have
-sixty trials, and what they have not found by then counts as 61. The grid is in the order of its degrees, data parallelism outermost.
+*The order believed first* is that before any trial, kin asked, tried without learning. Random and Optuna's samplers know no model:
+what they have done is kept whatever is fitted since, and nothing is asked of them behind the first layout near the best; Optuna's
+have sixty trials, and what they have not found by then counts as 61. The grid is in the order of its degrees, data parallelism
+outermost.
 """
 MADE = "These figures are of commit {commit} and its calibration of {dated}.\n"
 
@@ -63,8 +64,10 @@ TAIL = """
 def page(results: Sequence[Result]) -> str:
     """The whole page."""
     made = MADE.format(commit=commit_of(), dated=calibration_table("shipped").version)
-    parts = [HEAD, made, "## Trials until a layout near the best was tried\n", ways_table(results), "\n![Share of cells](replay.svg)\n",
-             "## The rule to stop\n", stops_table(results), "\n## Cell by cell\n", cells_table(results), TAIL]
+    parts = [
+        HEAD, made, "## Trials until a layout near the best was tried\n", ways_table(results), "\n![Share of cells](replay.svg)\n",
+        "## The rule to stop\n", stops_table(results), "\n## Cell by cell\n", cells_table(results), TAIL,
+    ]
     return "\n".join(parts)
 
 
