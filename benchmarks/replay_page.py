@@ -49,14 +49,17 @@ TAIL = """
   the others must foretell at least a fifth of how its layouts differ. On vTrain's small models it is three quarters to nine tenths,
   also without the model: their errors, 10 to 12 % of a step that waits for launches, fall to 1 to 3 %. On nanotron's sweeps it is
   nothing, and nothing is moved. All kin here are of one source each: how far they carry elsewhere nobody has measured.
-- *Scales.* Learnt with that, they know cells whose predictions are good and cells where they are not (Student's t of 0.8 degrees):
+- *Scales.* Learnt with that, they know cells whose predictions are good and cells where they are not (Student's t of less than one degree):
   after some trials the tuner knows which it has, and stops sooner in both.
 
 ## Where it falls short, and why
 
-- *nanotron-llama-1B on 512 devices*: what the model takes to be fastest took four to eight times its prediction, as most of the
+- *nanotron-llama-1B on 512 devices*: what the model takes to be fastest took four to sixteen times its prediction, as most of the
   cell did; the best took a third of its prediction, and a quarter of the same layout with half the micro-batch. Single runs on a
-  network that stalls: what is learnt from them misleads, and a sampler that knows no model is as well off.
+  network that stalls: what is learnt from them misleads, and Optuna's samplers, which know no model, are better off there.
+- Tried, and not in: to weigh that all predictions of a cell are worse than usual against that its trials stalled one after another
+  (several widths of the prior, the likeliest taken). With the calibration of 2026-11-23 it found that cell's best after 8 trials
+  without the cell, and after 16 without the model, and was slower in the other noisy ones: 90th percentile 6 both ways.
 - *nanotron-llama-8B on 512 devices* and *1B on 64* are as noisy: single runs, of which many differ by less than their noise.
 """
 
