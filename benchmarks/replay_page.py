@@ -49,8 +49,8 @@ TAIL = """
   the others must foretell at least a fifth of how its layouts differ. On vTrain's small models it is three quarters to nine tenths,
   also without the model: their errors, 10 to 12 % of a step that waits for launches, fall to 1 to 3 %. On nanotron's sweeps it is
   nothing, and nothing is moved. All kin here are of one source each: how far they carry elsewhere nobody has measured.
-- *Scales.* Learnt with that, they know cells whose predictions are good and cells where they are not (Student's t of less than one degree):
-  after some trials the tuner knows which it has, and stops sooner in both.
+- *Scales.* Learnt with that, they know cells whose predictions are good and cells where they are not (Student's t of less than one
+  degree): after some trials the tuner knows which it has, and stops sooner in both.
 
 ## Where it falls short, and why
 
