@@ -4,8 +4,9 @@ Each cell of the corpus with twenty measured layouts or more is tuned by a calib
 one that has not seen its model; the scales of the prior are learnt without the model, too. Beside it: chance, Optuna's samplers,
 the order believed first, and a grid, with the same candidates. ``--learn`` writes the scales that ship (from all cells),
 ``--write`` ``docs/replay.md`` and its picture. The first call fits the corpus, which takes minutes, and Optuna's samplers take
-hours for all their seeds; ``--cache`` keeps every part, so that a call that was ended goes on where it was. ``--minutes`` bounds
-the other ways: those seeds count that were replayed on every cell by then, and the page says how many they are.
+seven minutes of a processor for all their seeds; ``--cache`` keeps every part, so that a call that was ended goes on where it was,
+and what knows no model stands whatever is fitted since. ``--minutes`` bounds the other ways: those seeds count that were replayed
+on every cell by then, and the page says how many they are.
 """
 
 from __future__ import annotations

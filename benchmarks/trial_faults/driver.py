@@ -51,10 +51,11 @@ def swept(
 ) -> list[Attempt]:
     """Run them all -> the attempts of the store."""
     limits = limits or (QUEUED if name.startswith("slurm") else LIMITS)
-    plan = Plan(subject="stand-in", trial_of=lambda each: trial_of(each, limits), tokens=64.0, budget=Budget(), at_once=at_once)
-    listed = Listed([Candidate(label=label, layout=Layout(data_parallel=1)) for label in labels])
+    candidates = [Candidate(label=label, layout=Layout(data_parallel=1)) for label in labels]
+    plan = Plan(subject="stand-in", trial_of=lambda each: trial_of(each, limits), tokens=64.0, budget=Budget(), at_once=at_once,
+                candidates=candidates)
     with Store(store) as kept:
-        Conductor(plan, listed, _executor(name), kept).run()
+        Conductor(plan, Listed(candidates), _executor(name), kept).run()
         return kept.attempts()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 from pathlib import Path
@@ -46,13 +47,18 @@ def test_a_tune_finds_the_fastest_and_says_what_is_left(cli: Cli, words: tuple[s
     assert dry.status == 0, dry.err
     assert len(dry.json["dry_run"]) == 1 and dry.json["layouts"] == len(LAYOUTS), "the first trial is sure, no other is"
     assert not (here / "runs.db").exists()
-    found = cli(*words, "--yes", "--json", "--out", "runs.csv").json
+    found = cli(*words, "--yes", "--json", "--out", "runs.csv", "--events", "e.jsonl").json
+    begun = [each["label"] for each in map(json.loads, (here / "e.jsonl").read_text().splitlines()) if each["event"] == "started"]
+    assert dry.json["dry_run"][0]["label"] == begun[0]
+    assert dry.json["planned"][0]["predicted_step_s"] == min(each["predicted_step_s"] for each in dry.json["planned"])
     assert found["best"]["label"] == "tp1 pp2 dp1 mb1 zero0"
     assert found["best"]["step_s"] == pytest.approx(20.0, rel=0.2)
     assert 0 < len(found["trials"]) <= len(LAYOUTS)
     assert found["sampler"] == "model" and 0.0 <= found["probability_better"] <= 1.0 and found["expected_gain_ratio"] >= 0.0
     assert f"{len(found['trials'])} trials of 6 layouts" in found["verdict"]
     assert (here / "runs.csv").exists() and found["out"] == "runs.csv"
+    more = cli(*words, "--yes", "--resume", "--json").json
+    assert more["device_hours"] == 0.0 and more["verdict"] == found["verdict"], "nothing was run again, and all of it was paid"
     again = cli(*words, "--yes", "--resume")
     assert again.status == 0, again.err
     assert "Best: tp1 pp2 dp1 mb1" in again.out and "device-hours: tp1 pp2" in again.out

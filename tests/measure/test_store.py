@@ -102,6 +102,27 @@ def test_a_full_disk_is_one_line_and_loses_nothing(tmp_path: Path) -> None:
         assert claim(store, "tp9999").kind == "new", "and goes on when there is room"
 
 
+def test_a_store_that_another_is_just_making_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, tries = storefile._make, []
+
+    def busy(db: sqlite3.Connection) -> None:
+        tries.append(1)
+        if len(tries) < 3:
+            db.execute("BEGIN")
+            error = sqlite3.OperationalError("database is locked")
+            error.sqlite_errorcode = sqlite3.SQLITE_BUSY
+            raise error
+        whole(db)
+
+    monkeypatch.setattr(storefile, "_make", busy)
+    with Store(tmp_path / "s.db") as store:
+        assert claim(store).kind == "new" and len(tries) == 3
+    monkeypatch.setattr(storefile, "WAIT_S", 0.0)
+    tries.clear()
+    with pytest.raises(InputError, match="another sweep keeps it locked: try again"):
+        Store(tmp_path / "s.db")
+
+
 def test_an_older_store_is_opened_and_a_later_one_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "s.db"
     with Store(path) as store:

@@ -177,6 +177,11 @@ class Store:
         with said(self.path):
             return list(map(Attempt._make, self._db.execute(f"{_ALL} {where} ORDER BY started, id, attempt", values)))
 
+    def last(self, subject: str, label: str) -> Attempt | None:
+        """The last attempt at a trial; None where there is none."""
+        with said(self.path):
+            return self._last(identifier(subject, label))
+
     def _new(self, id: str, subject: str, label: str, number: int, executor: str, folder: str) -> Attempt:
         mark = f"{id}-{number}-{os.urandom(6).hex()}"
         made = Attempt(id=id, subject=subject, label=label, attempt=number, state="running", mark=mark, executor=executor,

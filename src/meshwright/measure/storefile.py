@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
+import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
@@ -42,8 +43,8 @@ _UNSOUND = " OR ".join((
     "folder LIKE '%/%' OR folder IN ('', '.', '..')",
 ))
 """What no row of this program's says; texts are above all numbers for SQLite."""
-WAIT_S = 20.0
-"""For another sweep that writes."""
+WAIT_S, BREATH_S = 20.0, 0.05
+"""For another sweep that writes, and between two attempts to open a store. Our judgement."""
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _FULL = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
 
@@ -57,13 +58,25 @@ def opened(path: Path) -> sqlite3.Connection:
         raise fault("store.directory", "is a folder; a file is wanted", path=str(path))
     with said(path):
         db = sqlite3.connect(path, timeout=WAIT_S, isolation_level=None)
-        try:
-            _check(db, path)
-            _make(db)
-        except BaseException:
-            db.close()
-            raise
-        return db
+        until = time.monotonic() + WAIT_S
+        while True:
+            try:
+                _check(db, path)
+                _make(db)
+            except BaseException as error:
+                if not _busy(error) or time.monotonic() >= until:
+                    db.close()
+                    raise
+                if db.in_transaction:
+                    db.execute("ROLLBACK")
+                time.sleep(BREATH_S)
+            else:
+                return db
+
+
+def _busy(error: BaseException) -> bool:
+    """Whether somebody else has the file: SQLite waits for that, but not where another makes or leaves a store just now."""
+    return isinstance(error, sqlite3.Error) and getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY
 
 
 @contextmanager
@@ -73,7 +86,7 @@ def said(path: Path) -> Iterator[None]:
         yield
     except sqlite3.Error as error:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        if code == sqlite3.SQLITE_BUSY:
+        if _busy(error):
             raise fault("store.busy", "another sweep keeps it locked: try again", path=str(path)) from None
         if code in _FULL:
             raise fault("store.full", "cannot be written ({reason}): what was kept is safe; make room and go on with --resume",

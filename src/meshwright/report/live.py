@@ -35,6 +35,7 @@ class Screen:
     _rows: dict[str, dict[str, Any]] = field(default_factory=dict)
     _began: float = field(default_factory=time.monotonic)
     _spent_s: float = 0.0
+    _known: int = 0
     _best: tuple[str, float] | None = None
     _live: Live | None = None
 
@@ -60,6 +61,10 @@ class Screen:
             row.update({name: event[name] for name in ("steps", "step_s", "attempt") if event.get(name) is not None})
             row["status"] = {"started": "starting", "adopted": "running", "step": "running", "retry": "again"}.get(
                 kind, event.get("status", row["status"]))
+        if kind == "known":
+            self._known += 1
+        if kind == "withdrawn":
+            self._rows.pop(event["label"], None)
         if kind == "planned":
             self.total = event["trials"]
         if kind == "ended":
@@ -77,7 +82,8 @@ class Screen:
             step = seconds(row["step_s"]) if row["step_s"] else ""
             table.add_row(terse(row["label"]), row["status"], str(row["steps"] or ""), step)
         passed = time.monotonic() - self._began
-        minutes = passed / done * (self.total - done) / 60 if self.total and 0 < done < self.total else None
+        ran = done - self._known
+        minutes = passed / ran * (self.total - done) / 60 if self.total and ran and done < self.total else None
         left = "" if minutes is None else f"   about {minutes:.0f} minutes left"
         best = "" if self._best is None else f"   best {terse(self._best[0])} {seconds(self._best[1])}"
         head = f"{done}{f' of {self.total}' if self.total else ''} trials   {about(self._spent_s / 3600)} device-hours{best}{left}"

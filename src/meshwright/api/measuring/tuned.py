@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -63,11 +64,13 @@ def run(values: Values, faults: Faults, progress: Progress | None, told: Told | 
         where = replace(where, budget=replace(where.budget, trials=TRIALS + MOST * where.finals))
     found = candidates_of(given, values, faults, progress, top=TOP_TUNED)
     candidates = tuple({each.label: each for each in found}.values())
+    if "layouts" in values:  # in the order that a plan would have them: what somebody wrote first is no first choice
+        candidates = tuple(sorted(candidates, key=lambda each: each.predicted_s or math.inf))
     cost, trials = priced(given, where, candidates)
     tuned = Tuned(given=given, where=where, candidates=candidates, cost=cost, sampler=sampler)
     if values["dry_run"]:
-        first = min(cost.trials, 1)
-        described = tuple((each.label, where.executor.describe(each)) for each in trials[:first])
+        first = _chooser(sampler, given, candidates, values).ask() if cost.trials else None
+        described = () if first is None else ((first.label, where.executor.describe(given.trial(first))),)
         return replace(tuned, described=described)
     where.executor.check(trials)
     agreed(f"at most {price_line(given, where, cost)}", values, confirm)

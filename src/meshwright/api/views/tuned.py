@@ -30,8 +30,8 @@ def tuned_view(tuned: Tuned) -> dict[str, Any]:
 
 
 def verdict(view: View) -> str:
-    """What was gained, what it cost and what is left, in one sentence."""
-    hours = about(view["device_hours"])
+    """What was gained, what it cost and what is left, in one sentence: of all trials, those of earlier calls too."""
+    hours = about(sum(each["device_hours"] for each in view["trials"]))
     cost = f"{plural(len(view['trials']), 'trial')} of {plural(view['layouts'], 'layout')}, {hours} device-hours"
     best = view["best"]
     if best is None:

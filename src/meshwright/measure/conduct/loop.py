@@ -114,7 +114,7 @@ class Conductor:
 
         Holds:   a chooser that learns begins with all that was measured; whatever it would ask for now, nothing runs unseen.
         """
-        for candidate, attempt in recalled(self.plan.candidates, self.store.attempts(self.plan.subject), AGAIN):
+        for candidate, attempt in recalled(self.plan.subject, self.plan.candidates, self.store, AGAIN):
             if attempt.outcome is not None:
                 self.chooser.take(candidate)
                 self._know(candidate, attempt)

@@ -9,19 +9,18 @@ if TYPE_CHECKING:
 
     from meshwright.domain.observed.ending import Status
     from meshwright.measure.chooser import Candidate
-    from meshwright.measure.store import Attempt
+    from meshwright.measure.store import Attempt, Store
 
 
 def recalled(
-    candidates: Sequence[Candidate], attempts: Sequence[Attempt], again: Collection[Status]
+    subject: str, candidates: Sequence[Candidate], store: Store, again: Collection[Status]
 ) -> Iterator[tuple[Candidate, Attempt]]:
     """Candidates whose last attempt has ended for good, and those whose sweep was killed while it ran.
 
-    ``attempts``: by the time they were started; ``again``: how those ended that are run once more.
+    ``again``: how those ended that are run once more.
     """
-    last = {each.label: each for each in attempts}
     for candidate in candidates:
-        attempt = last.get(candidate.name)
+        attempt = store.last(subject, candidate.name)
         if attempt is None:
             continue
         if attempt.status not in again if attempt.status is not None else not attempt.alive:
