@@ -94,6 +94,7 @@ if TYPE_CHECKING:
         sweep,
         tune,
         validate,
+        view,
     )
     from meshwright.catalog import (
         calibration,
@@ -131,7 +132,7 @@ _HOMES = {
             "Fix", "Import", "Lint", "Pack", "Plan", "Profile", "Rehearse", "Step", "Sweep", "Tune", "Validate",
         )),
         "balance_layers", "balance_layout", "check_files", "find_plans", "fix_layout", "html", "make_case", "prepare",
-        "read_files",
+        "read_files", "view",
     ),
     "meshwright.catalog": (
         "calibration", "cluster_for", "clusters", "device", "devices", "implementation", "implementations", "load_cluster",
@@ -274,6 +275,7 @@ __all__ = [
     "sweep",
     "tune",
     "validate",
+    "view",
 ]
 
 

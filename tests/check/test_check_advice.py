@@ -13,7 +13,7 @@ from meshwright.check.habits import LAYOUT, RULES, SPELLINGS, VARIABLES
 from meshwright.frameworks import File, framework
 from meshwright.frameworks.surface import Key
 from meshwright.judging.following import ABLE, FOLLOWS
-from meshwright.report.findings import _finding
+from meshwright.report.findings import finding_lines
 
 
 def test_every_rule_of_the_tables_is_one_of_the_guides():
@@ -77,5 +77,5 @@ def test_advice_that_other_guides_contradict_is_shown_with_the_side_that_is_righ
     assert sides and set(sides) <= {"chatlearn.micro-batch-one", "mindspore.micro-batch-two"}
     for rule in sides:
         assert guides().rule(rule).places in finding.source and f'"{guides().rule(rule).says}" (micro-batch' in str(finding.message)
-    shown = "\n".join(str(getattr(each, "renderable", each)) for each in _finding(finding))
+    shown = "\n".join(str(getattr(each, "renderable", each)) for each in finding_lines(finding))
     assert "micro-batch-size=2大概率较优" in shown or "mindspore.micro-batch-two" not in sides

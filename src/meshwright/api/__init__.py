@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         make_case,
         prepare,
         read_files,
+        view,
     )
     from meshwright.api.verbs.atlas import AtlasAnswer, AtlasRequest, atlas
     from meshwright.api.verbs.balance import BalanceAnswer, BalanceRequest, balance
@@ -51,7 +52,8 @@ VERBS = (
 )
 """Functions of the door; each has a module of its name in ``api.verbs`` with its request and its answer."""
 _BY_VALUE = (
-    "balance_layers", "balance_layout", "check_files", "find_plans", "fix_layout", "html", "make_case", "prepare", "read_files"
+    "balance_layers", "balance_layout", "check_files", "find_plans", "fix_layout", "html", "make_case", "prepare", "read_files",
+    "view",
 )
 
 
@@ -142,6 +144,7 @@ __all__ = [
     "sweep",
     "tune",
     "validate",
+    "view",
 ]
 
 

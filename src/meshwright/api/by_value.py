@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from typing import TYPE_CHECKING, Any
 
 from meshwright.api.cases import setup
 from meshwright.api.fields import Faults
@@ -34,6 +35,17 @@ def html(answer: Answer) -> str:
     from meshwright.api.renderers import render
 
     return render("answer.html", answer)
+
+
+def view(answer: Answer) -> dict[str, Any]:
+    """What the page and the terminal show of an answer, as JSON: words, figures with their units, tables, charts by their data.
+
+    Errors:  ``TypeError`` for an answer that has no page.
+    """
+    from meshwright.api.renderers import render
+
+    found: dict[str, Any] = json.loads(render("answer.view", answer))
+    return found
 
 
 def make_case(

@@ -16,6 +16,7 @@ GROUP = "meshwright.renderers"
 _BUILT_IN = {
     "answer.frame": "meshwright.report.pages:frame",
     "answer.html": "meshwright.report.pages:page_html",
+    "answer.view": "meshwright.report.pages:page_json",
     "atlas.svg": "meshwright.report.atlas_picture:picture",
     "packing.svg": "meshwright.report.pack_picture:picture",
     "picture.png": "meshwright.report.raster:png",

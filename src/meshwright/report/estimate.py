@@ -11,7 +11,7 @@ from meshwright.report.packing import packing_lines
 from meshwright.report.runs import closest_line
 from meshwright.report.stages import host_memory, stage_memory
 from meshwright.report.timesplit import time_split
-from meshwright.report.verdict import amount
+from meshwright.report.verdict import BASE, amount
 from meshwright.words import gib
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def term_table(estimate: Estimate) -> Iterator[Told]:
         rows = [
             (
                 term.name, Run(gib(term.value) if term.unit in {"B", "bytes"} else amount(term.value, term.unit), value=term.value,
-                               unit=term.unit),
+                               unit=BASE.get(term.unit, term.unit)),
                 term.grade, Run(term.formula.removeprefix("meshwright."), "dim"),
             )
             for term in terms

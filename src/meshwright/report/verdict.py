@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from meshwright.domain.estimate import Infeasible, Unmet
 
 
+BASE = {"B": "bytes"}
+"""Unit of a term -> of a figure."""
+
+
 def amount(value: float, unit: str) -> str:
     """A figure with its unit, as people read it."""
     match unit:
@@ -39,7 +43,7 @@ def infeasible(verdict: Infeasible) -> Iterator[Block]:
 def unmet_table(unmet: Unmet) -> Table:
     """What one constraint takes against what there is, to the byte."""
     def said(value: float, tone: Tone = "", *, bold: bool = False) -> Run:
-        return Run(amount(value, unmet.unit), tone, bold=bold, value=value, unit=unmet.unit)
+        return Run(amount(value, unmet.unit), tone, bold=bold, value=value, unit=BASE.get(unmet.unit, unmet.unit))
 
     rows: list[tuple[str | Run, Run]] = [("demanded", said(unmet.demand)), ("bound", said(unmet.bound)),
             (Run("short of", "strong"), said(unmet.gap, "bad", bold=True))]

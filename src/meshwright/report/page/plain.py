@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
+from math import isfinite
 from typing import Any
 
 from meshwright.report import atlas_panel, blocks, svg
@@ -41,7 +42,10 @@ def _plain(value: Any) -> Any:
         return {"set": sorted(value)}
     if isinstance(value, list):
         return {"list": [_plain(each) for each in value]}
-    return [_plain(each) for each in value] if isinstance(value, tuple) else value
+    if isinstance(value, tuple):
+        return [_plain(each) for each in value]
+    own = value.item() if hasattr(value, "item") else value  # a scalar of numpy
+    return {"float": str(own)} if isinstance(own, float) and not isfinite(own) else own
 
 
 def _usual(field: Any, value: Any) -> bool:
@@ -59,6 +63,8 @@ def _value(plain: Any) -> Any:
         return plain
     if "is" in plain:
         return _KINDS[plain["is"]](**{name: _value(own) for name, own in plain.items() if name != "is"})
+    if "float" in plain:
+        return float(plain["float"])
     if "set" in plain:
         return frozenset(plain["set"])
     return [_value(each) for each in plain["list"]] if "list" in plain else {_value(key): _value(own) for key, own in plain["map"]}

@@ -5,12 +5,14 @@ A module a verb, each with ``page_of(answer)``; the door finds it by the answer'
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from html import escape
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from meshwright.report.page.html import html
+from meshwright.report.page.plain import plain_view
 from meshwright.report.pages.common import reproduce
 
 if TYPE_CHECKING:
@@ -42,6 +44,11 @@ def page_of(answer: Any) -> Page:
 def page_html(answer: Any) -> str:
     """The file of an answer."""
     return html(page_of(answer))
+
+
+def page_json(answer: Any) -> str:
+    """The view of an answer as JSON text."""
+    return json.dumps(plain_view(page_of(answer)), allow_nan=False)
 
 
 def frame(answer: Any) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from meshwright.explain.sensitivity import sensitivities, what_ifs
 from meshwright.judging.facts import Facts
-from meshwright.report.blocks import Block, Folded, Section, cell, table
+from meshwright.report.blocks import Block, Folded, Section, figure, table
 from meshwright.report.blocks import Run as Said
 from meshwright.report.page.drawn import Changed
 from meshwright.report.page.plots import plot
@@ -52,7 +52,8 @@ def knobs_of(steps: Sequence[Sensitivity], others: Sequence[WhatIf]) -> Section 
     if others:
         blocks.append(table(
             ["better hardware or software", "step", "change of it", "MFU"],
-            [[each.change, seconds(each.step_s), signed(each.step_change_ratio), percent(each.mfu_ratio)] for each in others],
+            [[each.change, figure(each.step_s, seconds), figure(each.step_change_ratio, signed), figure(each.mfu_ratio, percent)]
+             for each in others],
             right=[1, 2, 3],
         ))
     return Section(title="What a change would do", blocks=tuple(blocks)) if blocks else None
@@ -64,9 +65,8 @@ def _refused(steps: Sequence[Sensitivity]) -> list[Sensitivity]:
 
 def _row(each: Sensitivity) -> list[Any]:
     if each.step_s is None or each.step_change_ratio is None:
-        return [each.change, "", "", "", "", cell(Said("; ".join(map(str, each.refused_because)), "dim"))]
+        return [each.change, "", "", "", "", Said("; ".join(map(str, each.refused_because)), "dim")]
     memory, change = each.memory_reserved_bytes or 0.0, each.memory_change_bytes or 0.0
-    needed = cell(Said(gib(memory), "" if each.fits else "bad"))
-    sign = "-" if change < 0 else "+"
-    return [each.change, seconds(each.step_s), signed(each.step_change_ratio), needed, f"{sign}{gib(abs(change))}",
-            each.label or ""]
+    moved = Said(f"{'-' if change < 0 else '+'}{gib(abs(change))}", value=change, unit="bytes")
+    needed = figure(memory, gib, tone="" if each.fits else "bad")
+    return [each.change, figure(each.step_s, seconds), figure(each.step_change_ratio, signed), needed, moved, each.label or ""]
