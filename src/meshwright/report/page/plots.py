@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from meshwright.report import atlas_lines, atlas_panel, diagnosis_picture
+from meshwright.report import atlas_lines, atlas_panel
 from meshwright.report.blocks import Plot
-from meshwright.report.page import drawn, plotted
+from meshwright.report.page import diagnosis_picture, drawn, plotted
 from meshwright.words import gib, integer, percent, rate, seconds
 
 if TYPE_CHECKING:
