@@ -36,7 +36,6 @@ from meshwright.report import (
     calibration,
     cost,
     decomposition,
-    diagnosis_picture,
     dryrun,
     edits,
     few_shot,
@@ -56,6 +55,7 @@ from meshwright.report import (
 )
 from meshwright.report.charts import Axis, Frame, log_axis
 from meshwright.report.console import console
+from meshwright.report.page import diagnosis_picture
 from meshwright.report.pipeline_picture import pipeline_picture
 from meshwright.report.svg import BLUE, Drawing
 from meshwright.report.terminal import renderables

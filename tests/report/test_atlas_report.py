@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 import xml.etree.ElementTree as ET
 from typing import TYPE_CHECKING, Any
@@ -11,15 +12,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.draws import examples
-from tests.report.atlas_samples import cell, empty
+from tests.report.atlas_samples import cell, empty, wide_atlas
 
 from meshwright.api.cells.difference import Difference
+from meshwright.api.verbs.atlas import AtlasAnswer, AtlasRequest
 from meshwright.api.views.atlas import atlas_view
 from meshwright.report import atlas_picture
-from meshwright.report.atlas import atlas_report, mfu_word
-from meshwright.report.atlas_picture import difference_drawing, linearity_drawing, maps_drawing, picture
+from meshwright.report.atlas import mfu_word
+from meshwright.report.atlas_lines import linearity_drawing
+from meshwright.report.atlas_panel import map_drawing
+from meshwright.report.atlas_picture import difference_map_of, map_of, picture
 from meshwright.report.atlas_scale import DARK_INK, LIGHT_INK, contrast, diverging, ink_on, luminance, ramp
+from meshwright.report.atlas_told import told_of
 from meshwright.report.console import show
+from meshwright.report.page.html import html
+from meshwright.report.page.plain import plain_view, view_of_plain
+from meshwright.report.pages import page_of
 from meshwright.text import visible
 from meshwright.units import GIB
 
@@ -35,7 +43,7 @@ def view(cells: Sequence[Cell], differences: list[Difference] | None = None, **m
 
 def printed(document: dict[str, Any], width: int) -> str:
     stream = io.StringIO()
-    show(atlas_report(document), stream, width)
+    show(told_of(document), stream, width)
     return stream.getvalue()
 
 
@@ -63,13 +71,28 @@ def test_any_name_is_shown_whole_and_moves_nothing(names, width):
     ET.fromstring(picture(document))
 
 
+def test_the_view_of_an_atlas_is_json_and_back():
+    """Maps are data as well: what a renderer makes of the JSON is what it makes of the answer, at any width."""
+    measured = [cell("a", nodes, source="measured", grade=None, run={"failed": 0}) for nodes in (1, 2)]
+    one = AtlasAnswer(asked=AtlasRequest(), request={}, cells=(cell("a", 1), cell("a", 2), *measured),
+                      differences=tuple(DIFFERENCES[:2]))
+    for answer in (wide_atlas(), one):
+        page = page_of(answer)
+        back = view_of_plain(json.loads(json.dumps(plain_view(page))))
+        assert back == page and html(back) == html(page)
+        for width in (80, 110):
+            stream = io.StringIO()
+            show(back.told, stream, width)
+            assert stream.getvalue() == printed(answer.to_json(), width)
+
+
 def test_coarse_cells_and_missing_ones_are_marked():
     document = view([cell("a", 1, grade="coarse"), cell("a", 2)], missing=3, interrupted=True)
     text = printed(document, 80)
     assert "~40.0 %" in text and " 20.0 %" in text and "1 of 2 cells by the grid" in text.replace("\n", " ")
     assert "interrupted: 3 cells not come to" in text and not document["complete"]
-    assert "stroke-dasharray" in maps_drawing(document, "predicted").inline()
-    assert "stroke-dasharray" not in maps_drawing(view([cell("a", 2)]), "predicted").inline()
+    assert "stroke-dasharray" in map_drawing(**map_of(document, "predicted"), width=860.0).inline()
+    assert "stroke-dasharray" not in map_drawing(**map_of(view([cell("a", 2)]), "predicted"), width=860.0).inline()
 
 
 def test_parts_of_nodes_stand_as_devices():
@@ -94,7 +117,7 @@ def test_differences_are_counted_named_and_drawn():
     text = printed(document, 80)
     assert "1 of 2 measured cells have the same best layout" in text and "1 cell empty in both" in text.replace("\n", " ")
     assert "a, 2: tp 2 -> 4, zero 0 -> 1" in text and "failed" in text
-    drawn = difference_drawing(document).inline()
+    drawn = map_drawing(**difference_map_of(document), width=860.0).inline()
     assert "x 1.05" in drawn and "x 0.50" in drawn and "another layout" in drawn and "empty in both" in drawn
     assert document["linearity"][1]["points"][1]["row_linearity_ratio"] == 0.5
 

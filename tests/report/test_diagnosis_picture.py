@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from diagnosis_samples import finding, part, view_of
 
-from meshwright.report import diagnosis_picture
 from meshwright.report.console import show
 from meshwright.report.diagnose import evidence_words, told_of_view, worth
+from meshwright.report.page import diagnosis_picture
 from meshwright.report.page.html import html
 from meshwright.report.page.plain import plain_view, view_of_plain
 from meshwright.report.pages.diagnose import page_of_view

@@ -22,9 +22,9 @@ REQUEST, ASK = AtlasRequest, atlas
 
 def report(answer: AtlasAnswer, _options: object) -> Iterator[Any]:
     """The map, its cells, linearity, and what predicted and measured have apart."""
-    from meshwright.report.atlas import atlas_report
+    from meshwright.report.atlas_told import told_of
     from meshwright.report.cost import saved_lines
 
-    yield from atlas_report(answer.to_json())
+    yield from told_of(answer.to_json())
     if answer.saved:
         yield from saved_lines(answer.saved)

@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING, Any
 from meshwright.report.atlas import by_nodes, size_word
 from meshwright.report.atlas_panel import PLAIN, RIGHT, wrapped
 from meshwright.report.charts import Axis, Frame
-from meshwright.report.svg import BLUE, GREEN, GREY, MUTED, ORANGE, PURPLE, RED
+from meshwright.report.svg import BLUE, GREEN, GREY, MUTED, ORANGE, PURPLE, RED, Drawing
 from meshwright.words import percent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from meshwright.report.svg import Drawing
 
 LINES, LINE_ROOM = 260.0, 150.0
 """Height of the chart, and what the names of its lines take beside it."""
@@ -31,6 +29,20 @@ def height_of(view: Mapping[str, Any], lines: Sequence[Mapping[str, Any]], width
     """Pixels of the chart with the names that stand below it."""
     names = _names(lines)
     return LINES if _at_ends(names, width) else LINES + KEY * sum(len(_key_lines(name, width)) for name in names)
+
+
+def linearity_drawing(view: Mapping[str, Any], width: float) -> Drawing:
+    """The chart alone; ``view``: devices of the cells, and lines."""
+    lines = [each for each in view["linearity"] if len(each["points"]) > 1]
+    words = "; ".join(
+        f"{each['series']} {each['source']}: " + ", ".join(
+            f"{point['devices']} devices {percent(point['row_linearity_ratio'], 0)}" for point in each["points"]
+        ) for each in lines
+    )
+    tall = height_of(view, lines, width) - 6.0
+    draw = Drawing(width=width, height=tall, title="Linearity by number of devices", description=words)
+    put_lines(draw, view, lines, left=48.0, top=30.0)
+    return draw
 
 
 def put_lines(

@@ -5,15 +5,16 @@ It knows no atlas: what patches say and which colour they have is told (``report
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
-from meshwright.report.atlas_scale import MUTED_INK, ink_on
+from meshwright.report.atlas_scale import MUTED_INK, diverging, ink_on, ramp
 from meshwright.report.svg import CHARACTER, GRID, INK, MUTED, PAPER, Drawing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Sequence
 
 CELL, TALL, GAP = (116.0, 96.0, 84.0), 64.0, 2.0
 """Widths of a patch where there are few, more and many columns; its least height; what is left between patches."""
@@ -21,6 +22,8 @@ LEFT, HEAD, RIGHT = 16.0, 44.0, 24.0
 MOST_COLUMNS, FEW, SOME = 16, 8, 12
 """Columns of one part of a map; more stand in a part below."""
 NAME, SMALL, BAR = 12.0, 10.0, 170.0
+NARROWEST = 560.0
+"""Of a map; what has to be narrower is a list."""
 PLAIN = 0.53
 """Mean width of a character over the size of its font."""
 SHORT = 12.0
@@ -30,8 +33,10 @@ COUNT, FIRST, SECOND, LINE, ROW = 46.0, 66.0, 52.0, 13.0, 34.0
 
 Said = tuple[str, float, bool]
 """Words, the size of their font, and whether they are bold."""
-Scale = tuple["Callable[[float], str]", tuple[tuple[float, str], ...]]
-"""Share -> colour, and shares with their words below."""
+Scale = tuple[str, tuple[tuple[float, str], ...]]
+"""Which of ``SCALES`` it is, and shares of it with their words below."""
+SCALES: Mapping[str, Callable[[float], str]] = {"shares": ramp, "ratios": lambda share: diverging(4.0 ** (share - 0.5))}
+"""Share of a scale -> colour."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,8 +58,8 @@ class Panel:
     """A map: names down, sizes across, a patch where they meet."""
 
     title: str
-    names: Sequence[str]
-    columns: Sequence[str]
+    names: tuple[str, ...]
+    columns: tuple[str, ...]
     patches: Mapping[tuple[int, int], Patch]
     """(Row, column) -> what stands there."""
     scale: Scale
@@ -148,7 +153,7 @@ def _dashed(draw: Drawing, x: float, y: float, width: float, tall: float, ink: s
 
 def _scale(draw: Drawing, left: float, top: float, scale: Scale) -> None:
     """A bar of colours, its ends and middle in words."""
-    colour, words = scale
+    colour, words = SCALES[scale[0]], scale[1]
     steps = 34
     for step in range(steps):
         draw.rectangle(left + step * BAR / steps, top + 2, BAR / steps + 0.4, 9, colour((step + 0.5) / steps))
@@ -171,6 +176,16 @@ def fitting(
     draw.text(x, y, words, size=round(fitting, 1), colour=colour, bold=bold)
 
 
+
+
+def map_drawing(panel: Panel, width: float, *, title: str, description: str) -> Drawing:
+    """A map as wide as it has to be, or, for a narrow screen, as a list."""
+    if width < NARROWEST:
+        return listed(panel, width, title=title, description=description)
+    left = left_of([panel])
+    draw = Drawing(width=max(panel.width(left), NARROWEST), height=panel.height + 12.0, title=title, description=description)
+    panel.put(draw, left, 8.0)
+    return draw
 
 
 def listed(found: Panel, width: float, *, title: str, description: str) -> Drawing:

@@ -22,7 +22,7 @@ from meshwright.report.atlas import (
     title_of,
 )
 from meshwright.report.atlas_lines import height_of, put_lines
-from meshwright.report.atlas_panel import LEFT, RIGHT, SMALL, Panel, Patch, Said, fitting, left_of, listed
+from meshwright.report.atlas_panel import LEFT, NARROWEST, RIGHT, SMALL, Panel, Patch, Said, fitting, left_of
 from meshwright.report.atlas_scale import EMPTY, diverging, ramp, share_of
 from meshwright.report.svg import MUTED, Drawing
 from meshwright.units import GIB
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from meshwright.report.atlas import Rows
 
 TOP, BETWEEN = 76.0, 26.0
-NARROWEST = 560.0
 DESCRIBED = 200
 """Cells that are said in words, to who does not see the picture."""
 
@@ -66,48 +65,25 @@ def drawing(view: Mapping[str, Any]) -> Drawing:
     return draw
 
 
-def maps_drawing(view: Mapping[str, Any], source: str, width: float | None = None) -> Drawing:
-    """The map of one source alone, as a page has it; of a width, where it is to be as narrow as that: by model a list of sizes."""
-    return _alone(_map(view, source), view, f"{TITLES[source]}: MFU of the best layout by model and size", width)
+def map_of(view: Mapping[str, Any], source: str) -> dict[str, Any]:
+    """What the map of one source is drawn from, as a page has it."""
+    title = f"{TITLES[source]}: MFU of the best layout by model and size"
+    return {"panel": _map(view, source), "title": title, "description": _described(view)}
 
 
-def difference_drawing(view: Mapping[str, Any], width: float | None = None) -> Drawing:
-    """The map of differences alone."""
-    return _alone(_difference_map(view), view, "Measured over predicted, by model and size", width)
-
-
-def linearity_drawing(view: Mapping[str, Any], width: float) -> Drawing:
-    """The chart of linearity alone."""
-    lines = [each for each in view["linearity"] if len(each["points"]) > 1]
-    words = "; ".join(
-        f"{each['series']} {each['source']}: " + ", ".join(
-            f"{point['devices']} devices {percent(point['row_linearity_ratio'], 0)}" for point in each["points"]
-        ) for each in lines
-    )
-    tall = height_of(view, lines, width) - 6.0
-    draw = Drawing(width=width, height=tall, title="Linearity by number of devices", description=words)
-    put_lines(draw, view, lines, left=48.0, top=30.0)
-    return draw
-
-
-def _alone(found: Panel, view: Mapping[str, Any], title: str, width: float | None) -> Drawing:
-    if width is not None:
-        return listed(found, width, title=title, description=_described(view))
-    left = left_of([found])
-    wide = max(found.width(left), NARROWEST)
-    draw = Drawing(width=wide, height=found.height + 12.0, title=title, description=_described(view))
-    found.put(draw, left, 8.0)
-    return draw
+def difference_map_of(view: Mapping[str, Any]) -> dict[str, Any]:
+    """What the map of differences is drawn from."""
+    return {"panel": _difference_map(view), "title": "Measured over predicted, by model and size", "description": _described(view)}
 
 
 def _map(view: Mapping[str, Any], source: str) -> Panel:
     rows, nodes = rows_of(view, source), by_nodes(view)
     top = max((each["mfu_ratio"] or 0.0 for each in view["cells"]), default=0.0)
-    scale = (ramp, ((0.0, "MFU 0 %"), (1.0, percent(top))))
+    scale = ("shares", ((0.0, "MFU 0 %"), (1.0, percent(top))))
     return Panel(
-        title=f"{TITLES[source]}: MFU, memory and layout", names=list(names_of(rows).values()),
+        title=f"{TITLES[source]}: MFU, memory and layout", names=tuple(names_of(rows).values()),
         noun="nodes" if nodes else "devices",
-        columns=_heads(view), patches=_patches(view, rows, lambda cell: _cell_patch(cell, top)), scale=scale,
+        columns=tuple(_heads(view)), patches=_patches(view, rows, lambda cell: _cell_patch(cell, top)), scale=scale,
     )
 
 
@@ -184,10 +160,10 @@ def _difference_map(view: Mapping[str, Any]) -> Panel:
         found = known.get((cell["series"], cell["device"], cell["devices"]))
         return None if found is None else _difference_patch(found)
 
-    scale = (lambda share: diverging(4.0 ** (share - 0.5)), ((0.0, "half"), (0.5, "as predicted"), (1.0, "twice")))
+    scale = ("ratios", ((0.0, "half"), (0.5, "as predicted"), (1.0, "twice")))
     return Panel(
-        title="Best measured step over the one predicted for its layout", names=list(names_of(rows).values()),
-        noun="nodes" if by_nodes(view) else "devices", columns=_heads(view), patches=_patches(view, rows, look), scale=scale,
+        title="Best measured step over the one predicted for its layout", names=tuple(names_of(rows).values()),
+        noun="nodes" if by_nodes(view) else "devices", columns=tuple(_heads(view)), patches=_patches(view, rows, look), scale=scale,
     )
 
 

@@ -117,6 +117,7 @@ class Bar:
 class Cell:
     """Of a table: words, or a bar; ``label``: words that are a label of a layout, which breaks where labels do.
 
+    ``shade``: in a map its share of the scale (0 to 1), which is its colour.
     ``key``: the letter of a part of a bar, which only a terminal needs.
     """
 
@@ -124,6 +125,7 @@ class Cell:
     bar: Bar | None = None
     label: bool = False
     key: Part | None = None
+    shade: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,7 +158,7 @@ class Table:
     code: frozenset[int] = frozenset()
     notes: tuple[Words, ...] = ()
     """What words in it mean."""
-    look: Literal["ruled", "tight", "close", "plain", "grid", "headed"] = "ruled"
+    look: Literal["ruled", "tight", "close", "plain", "grid", "headed", "map"] = "ruled"
     indent: int = 2
     above: bool = False
     whole: frozenset[int] = frozenset()

@@ -14,7 +14,7 @@ from rich.padding import Padding
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from meshwright.report import bars, figures
+from meshwright.report import bars, figures, maps
 from meshwright.report import pieces as side_by_side
 from meshwright.report.blocks import (
     DIFFERENCE,
@@ -125,6 +125,12 @@ def _notes(table: Table) -> Iterator[RenderableType]:
 
 
 def _table(table: Table) -> RenderableType:
+    if table.look == "map":
+        return maps.Map(
+            noun=table.head[0], names=[_said(row[0]) for row in table.rows], heads=table.head[1:],
+            cells=[[(_said(each), each.shade, style_of(each.words[0]) if each.words else "") for each in row[1:]]
+                   for row in table.rows],
+        )
     if table.groups:
         columns = [_plain_column(table, place) for place in range(len(table.head))]
         names = [_said(row[0]) for row in table.rows]

@@ -37,7 +37,7 @@ from meshwright.report.blocks import (
     Words,
     table,
 )
-from meshwright.report.page.plots import drawing_of
+from meshwright.report.page.plots import ALSO_NARROW, drawing_of
 from meshwright.report.page.theme import OF_STYLE, colours
 from meshwright.report.svg import BLUE
 from meshwright.version import __version__
@@ -150,7 +150,7 @@ class Writing:
                 return ""
             case Plot(caption=caption, zoom=zoom):
                 wide = drawing_of(block, WIDE)
-                narrow = None if zoom else drawing_of(block, NARROW)
+                narrow = None if zoom and block.kind not in ALSO_NARROW else drawing_of(block, NARROW)
                 return self._chart(Chart(wide=wide, narrow=narrow, caption=caption, zoom=zoom))
             case Chart():
                 return self._chart(block)

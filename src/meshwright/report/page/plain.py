@@ -7,12 +7,13 @@ from dataclasses import MISSING, fields, is_dataclass
 from math import isfinite
 from typing import Any
 
-from meshwright.report import blocks, svg
+from meshwright.report import atlas_panel, blocks, svg
 from meshwright.report.page import drawn, plotted
 
 _KINDS: dict[str, Any] = {
     each.__name__.lower(): each
-    for module in (blocks, drawn, plotted, svg) for each in vars(module).values() if isinstance(each, type) and is_dataclass(each)
+    for module in (blocks, drawn, plotted, svg, atlas_panel)
+    for each in vars(module).values() if isinstance(each, type) and is_dataclass(each)
 }
 
 

@@ -2,35 +2,30 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from meshwright.report.atlas import atlas_report, size_word, sources, standing, tally, title_of
 from meshwright.report.atlas import by_nodes as in_nodes
-from meshwright.report.atlas_picture import difference_drawing, linearity_drawing, maps_drawing
-from meshwright.report.blocks import (
-    NARROW,
-    WIDE,
-    Block,
-    Chart,
-    Folded,
-    Page,
-    Paragraph,
-    Section,
-    Tile,
-    Tiles,
-    drawn_twice,
-    words,
+from meshwright.report.atlas import size_word, sources, standing, tally, title_of
+from meshwright.report.atlas_panel import left_of
+from meshwright.report.atlas_picture import difference_map_of, map_of
+from meshwright.report.atlas_told import (
+    cells_section,
+    difference_section,
+    empty_section,
+    linearity_section,
+    map_section,
+    told_of,
 )
-from meshwright.report.page.reading import sections_of
+from meshwright.report.blocks import WIDE, Block, Folded, Page, Plot, Section, Tile, Tiles, line
+from meshwright.report.page.plots import plot
 from meshwright.report.pages.common import notes_of, page
 from meshwright.words import percent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from meshwright.api.verbs.atlas import AtlasAnswer
-    from meshwright.report.svg import Drawing
+    from meshwright.report.atlas_panel import Panel
 
 CAPTION = (
     "MFU of the best layout, its memory on the fullest device, and the layout: DP, TP, PP and so on; mb sequences of a micro-batch,"
@@ -41,39 +36,37 @@ CAPTION = (
 def page_of(answer: AtlasAnswer) -> Page:
     """The page of an answer."""
     view = answer.to_json()
-    _, told = sections_of(atlas_report(view))
     maps: list[Block] = [
-        _map(partial(maps_drawing, view, source), CAPTION if not place else "")
-        for place, source in enumerate(sources(view))
+        _map(map_of(view, source), CAPTION if not place else "") for place, source in enumerate(sources(view))
     ]
     sections = [Section(title="Maps", blocks=tuple(maps))]
     if any(each["measured_step_s"] for each in view.get("differences", ())):
         caption = "The best measured step over the one that is predicted for its layout; blue is faster than predicted, red slower."
-        sections.append(Section(title="Measured over predicted", blocks=(
-            Paragraph(words=words(tally(view))), _map(partial(difference_drawing, view), caption),
-        )))
-    if any(len(each["points"]) > 1 for each in view["linearity"]):
-        sections.append(Section(title="Linearity", blocks=(
-            drawn_twice(lambda width: linearity_drawing(view, width), caption="Against the fewest whole nodes of the same row."),
-        )))
-    drawn = [each for each in told if _is_drawn(each)]
-    sections += [each for each in told if not _is_drawn(each)]
-    sections.append(Section(title="As tables", blocks=tuple(Folded(title=each.title, blocks=each.blocks) for each in drawn)))
+        blocks = (line(tally(view)), _map(difference_map_of(view), caption))
+        sections.append(Section(title="Measured over predicted", blocks=blocks))
+    if lines := [each for each in view["linearity"] if len(each["points"]) > 1]:
+        cells = [{name: each[name] for name in ("devices", "nodes", "devices_per_node")} for each in view["cells"]]
+        caption = "Against the fewest whole nodes of the same row."
+        chart = plot("linearity", view={"cells": cells, "linearity": lines}, caption=caption)
+        sections.append(Section(title="Linearity", blocks=(chart,)))
+    sections += [*([difference_section(view)] if "differences" in view else []), empty_section(view)]
+    tables = [
+        *(map_section(view, source) for source in sources(view)), *(cells_section(view, source) for source in sources(view)),
+        linearity_section(view),
+    ]
+    sections.append(Section(title="As tables", blocks=tuple(
+        Folded(title=each.title, blocks=each.blocks) for each in tables if each.blocks
+    )))
     return page(
-        "atlas", title_of(view), subtitle="; ".join(standing(view)), verdict="good" if answer.ok else "bad",
+        "atlas", title_of(view), subtitle="; ".join(standing(view)), verdict="good" if answer.ok else "bad", told=told_of(view),
         first=(_tiles(view), *notes_of([f"note: {each}" for each in view["notes"]])), sections=sections,
     )
 
 
-def _map(draw: Callable[..., Drawing], caption: str) -> Chart:
+def _map(data: Mapping[str, Any], caption: str) -> Plot:
     """A map, as a list on a phone; a broad one may be magnified."""
-    wide = draw()
-    return Chart(wide=wide, narrow=draw(NARROW), caption=caption, zoom=wide.width > WIDE)
-
-
-def _is_drawn(section: Section) -> bool:
-    """Whether a section of the report says what the maps and the chart show."""
-    return section.title.endswith((" cells", "Linearity", "utilization")) and not section.title.startswith("Empty")
+    panel: Panel = data["panel"]
+    return plot("map", caption=caption, zoom=panel.width(left_of([panel])) > WIDE, **data)
 
 
 def _tiles(view: Mapping[str, Any]) -> Tiles:
