@@ -45,7 +45,10 @@ def parts_of(model: Model) -> tuple[str, ...]:
         "gate on attention": any(each.gate == "full" for each in attentions),
         "gate on each head": any(each.gate == "head" for each in attentions),
         "compressed attention": any(each.compressed for each in attentions),
-        "sparse attention": bool(choosing) and not any(each.compressed for each in attentions),
+        "sparse attention": any(each.latent for each in choosing),
+        "sparse attention over blocks of keys": any(not each.latent and not each.compressed for each in choosing),
+        "values of another width than their keys": any(each.value_head_dim not in {None, each.head_dim} for each in attentions),
+        "sinks in latent attention": any(each.latent and each.sinks for each in attentions),
         "indices shared between layers": any(each.indexer is None for each in choosing) and not all(
             each.indexer is None for each in choosing),
         "keys that are values": any(each.shared_key_value for each in attentions),
