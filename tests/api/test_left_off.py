@@ -37,3 +37,29 @@ def test_nothing_is_said_where_the_user_has_chosen():
     assert not said(mw.plan(mw.PlanRequest(**case, risk="equivalent")))
     assert not said(mw.plan(mw.PlanRequest(**case, pin=["overlap=none"])))
     assert not said(mw.plan(mw.PlanRequest(**CASES[2] | {"framework": "picotron"}, top=1))), "it overlaps no such collectives"
+
+
+@pytest.mark.parametrize(("model", "nodes", "batch", "sequence"), [
+    ("qwen3-30b-a3b", 1, 64, 8192), ("mixtral-8x22b", 4, 128, 8192),
+    pytest.param("glm-4.5-air", 4, 128, 8192, marks=pytest.mark.matrix),
+    pytest.param("deepseek-v2", 4, 128, 8192, marks=pytest.mark.matrix),
+])
+def test_who_may_overlap_more_finds_no_worse_plan(model, nodes, batch, sequence):
+    """Frameworks overlap the exchanges of experts under some recomputations alone; the others are run without, not left out."""
+    case = {"model": model, "device": "h100-sxm", "nodes": nodes, "global_batch": batch, "sequence": sequence,
+            "framework": "bridge"}
+    plain, freer = (mw.plan(mw.PlanRequest(**case, top=1, risk=risk)).result.plans[0].estimate for risk in ("exact", "equivalent"))
+    assert freer.expected_step_s <= plain.expected_step_s * (1 + 1e-9)
+
+
+def test_the_dispatcher_of_experts_that_is_not_searched_is_named_where_it_may_matter():
+    case = {"model": "qwen3-30b-a3b", "device": "h100-sxm", "nodes": 2, "global_batch": 128, "sequence": 4096, "top": 1}
+
+    def named(**more):
+        notes = mw.plan(mw.PlanRequest(**{**case, "framework": "bridge", **more})).result.notes
+        return [each.id for each in notes if "dispatcher=flex" in str(each) and each.id in {"plan.left-off", "plan.unsearched"}]
+
+    assert named() and named(risk="equivalent") == ["plan.unsearched"]
+    assert not named(launch="dispatcher=flex") and not named(launch="dispatcher=alltoall")
+    assert not named(nodes=1) and not named(framework="torchtitan")
+    assert not named(model="llama3-8b")

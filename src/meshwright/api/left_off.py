@@ -12,37 +12,63 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from meshwright.api.cases import Setup
+    from meshwright.domain.estimate import Estimate
     from meshwright.domain.layout import Layout
     from meshwright.search.result import PlanResult, SearchOptions
 
 WORTH_SAYING = 0.005
 """Share of the step that is worth a line. Our judgement."""
 WORDS = "with {words} plan {rank} would take {step}, {than}: --risk equivalent searches with it; it is left off since sums are " \
-    "taken in another order, until a run is known to converge"
+    "taken in another order, until a run is known to converge{dispatcher}"
+UNSEARCHED = "not searched: {risk}--launch dispatcher=flex (one copy of a token per node, not per expert); for mixtures on several " \
+    "nodes other layouts may be the fastest then"
 
 
 def left_off(given: Setup, result: PlanResult, options: SearchOptions) -> Iterator[Message]:
     """What the listed plans take with collectives beside compute that the level of risk leaves off, where that beats the first.
 
-    An estimate of each listed plan and no search: ``--risk equivalent`` finds a plan at least as good.
+    An estimate of each listed plan and no search: ``--risk equivalent`` finds a plan at least as good. Of the dispatcher of
+    experts, which prefers other layouts, only that it was not searched.
     """
-    from meshwright.estimate.several import estimates
-
+    if "overlap" in options.pins or options.objective != "step-time":
+        return
+    either = "; --launch dispatcher=flex, one copy of a token per node, is not searched either"
+    dispatcher = either if _could_dispatch(given) else ""
+    found = _best_overlapped(given, result) if options.risk == "exact" else None
+    if found is None:
+        if dispatcher:
+            yield Message("plan.unsearched", UNSEARCHED, {"risk": "--risk equivalent, " if options.risk == "exact" else ""})
+        return
+    rank, best = found
     first = result.plans[0].estimate
-    if options.risk != "exact" or "overlap" in options.pins or options.objective != "step-time":
-        return
-    layouts = {plan.rank: layout for plan in result.plans if (layout := more_overlapped(given, plan.estimate.layout)) is not None}
-    if not layouts:
-        return
-    found = zip(layouts, estimates(given.case, list(layouts.values())), strict=True)
-    rank, best = min(found, key=lambda each: each[1].expected_step_s)
-    if best.expected_step_s > (1.0 - WORTH_SAYING) * first.expected_step_s:
-        return
     values = {
         "words": overlap_words(best.layout), "rank": rank, "step": seconds(best.step_s),
         "than": f"{percent(1.0 - best.step_s / first.step_s)} less" + ("" if rank == 1 else " than plan 1"),
+        "dispatcher": dispatcher,
     }
     yield Message("plan.left-off", WORDS, values)
+
+
+def _best_overlapped(given: Setup, result: PlanResult) -> tuple[int, Estimate] | None:
+    """The best listed plan with all that may overlap, by its rank; None where it does not clearly beat the first."""
+    from meshwright.estimate.several import estimates
+
+    more = {plan.rank: more_overlapped(given, plan.estimate.layout) for plan in result.plans}
+    layouts = {rank: layout for rank, layout in more.items() if layout is not None}
+    if not layouts:
+        return None
+    found = zip(layouts, estimates(given.case, list(layouts.values())), strict=True)
+    rank, best = min(found, key=lambda each: each[1].expected_step_s)
+    return (rank, best) if best.expected_step_s <= (1.0 - WORTH_SAYING) * result.plans[0].estimate.expected_step_s else None
+
+
+def _could_dispatch(given: Setup) -> bool:
+    """Whether the framework has a dispatcher that sends less between nodes, where there are experts, nodes and none was named."""
+    case = given.case
+    return (
+        case.model.is_moe and case.cluster.num_nodes > 1 and "dispatcher" not in case.launch.given
+        and "flex" in given.framework.features.dispatchers and not case.implementation.expert_deduplication
+    )
 
 
 def more_overlapped(given: Setup, own: Layout) -> Layout | None:

@@ -127,9 +127,13 @@ def _differences(given: Setup, own: Estimate | None, run: Run) -> Iterator[str]:
         yield overlap_words(run.layout)
     ours, theirs = (case.training.precision for case in (given.case, run.case))
     if ours.gradient_bytes != theirs.gradient_bytes:
-        yield f"gradients of {theirs.gradient_bytes:g} bytes, not {ours.gradient_bytes:g}"
+        asked = " (--gradient-dtype bf16)" if theirs.gradient_bytes == 2 else ""
+        yield f"gradients of {theirs.gradient_bytes:g} bytes, not {ours.gradient_bytes:g}{asked}"
     if ours.master_bytes != theirs.master_bytes:
         yield f"master weights of {theirs.master_bytes:g} bytes, not {ours.master_bytes:g}"
+    deduplicates = [case.implementation.expert_deduplication for case in (run.case, given.case)]
+    if given.case.model.is_moe and deduplicates == [True, False]:
+        yield "dispatcher=flex"
     if (kind := run.case.launch.graphs) not in (None, given.case.launch.graphs):
         yield f"graphs={kind}"
 
