@@ -17,7 +17,9 @@ CONFIGURATIONS = {
     "BambaForCausalLM": "BambaConfig", "FalconH1ForCausalLM": "FalconH1Config", "BailingHybridForCausalLM": "BailingHybridConfig",
     "JambaForCausalLM": "JambaConfig", "Lfm2ForCausalLM": "Lfm2Config", "Lfm2MoeForCausalLM": "Lfm2MoeConfig",
     "OlmoHybridForCausalLM": "OlmoHybridConfig", "Gemma3nForCausalLM": "Gemma3nTextConfig", "Gemma4ForCausalLM": "Gemma4TextConfig",
-    "Glm4MoeLiteForCausalLM": "Glm4MoeLiteConfig",
+    "Glm4MoeLiteForCausalLM": "Glm4MoeLiteConfig", "ExaoneMoeForCausalLM": "ExaoneMoeConfig", "HYV4ForCausalLM": "HYV4Config",
+    "Dots3NoteForCausalLM": "Dots3NoteTextConfig", "MiniMaxM3VLForCausalLM": "MiniMaxM3VLTextConfig",
+    "MiMoV2FlashForCausalLM": "MiMoV2FlashConfig", "LongcatFlashForCausalLM": "LongcatFlashConfig",
 }
 """Name of the configuration class of each class that is read from published configurations alone."""
 
@@ -46,7 +48,14 @@ def class_parameters(architecture: str, config: Mapping[str, Any]) -> int:
         warnings.simplefilter("ignore")
         with torch.device("meta"):
             built = getattr(transformers, architecture)(made)
-    return sum(each.numel() for each in built.parameters() if each.requires_grad)
+    return sum(each.numel() for each in built.parameters() if each.requires_grad) - _idle(architecture, made)
+
+
+def _idle(architecture: str, made: Any) -> int:
+    """Weights of a class that nothing reads: LongCat's gate and up of experts that pass their input on."""
+    if architecture != "LongcatFlashForCausalLM":
+        return 0
+    return int(made.num_layers * made.zero_expert_num * 2 * made.expert_ffn_hidden_size * made.hidden_size)
 
 
 def published_parameters_of_class(name: str) -> int | None:

@@ -39,6 +39,17 @@ SMALL: dict[str, tuple[str, dict[str, Any]]] = {
     "falcon-h1": (
         "FalconH1ForCausalLM", {"num_hidden_layers": 2, "mamba_rms_norm": True, "mlp_bias": True, "attention_bias": True},
     ),
+    "k-exaone": ("ExaoneMoeForCausalLM", {"num_hidden_layers": 5, "num_key_value_heads": 8}),
+    "hunyuan 4": ("HYV4ForCausalLM", {"num_hidden_layers": 6}),
+    "dots3": ("Dots3NoteForCausalLM", {"num_hidden_layers": 6}),
+    "dots3 without sparse attention": ("Dots3NoteForCausalLM", {"num_hidden_layers": 5, "use_dsa": False}),
+    "minimax m3": (
+        "MiniMaxM3VLForCausalLM",
+        {"num_hidden_layers": 4, "moe_layer_freq": [0, 1, 1, 1],
+         "sparse_attention_config": {"sparse_attention_freq": [0, 1, 0, 1]}},
+    ),
+    "mimo v2 flash": ("MiMoV2FlashForCausalLM", {"num_hidden_layers": 7, "attention_bias": True}),
+    "longcat": ("LongcatFlashForCausalLM", {"num_layers": 2}),
     "glm lite": ("Glm4MoeLiteForCausalLM", {"num_hidden_layers": 3}),
     "ling hybrid": ("BailingHybridForCausalLM", {"num_hidden_layers": 7}),
     "jamba": ("JambaForCausalLM", {"num_hidden_layers": 8, "mamba_proj_bias": True}),
@@ -94,7 +105,8 @@ TOTALS = {
     "jamba-1.5-large": (398e9, 94e9), "granite4-h-small": (32.2e9, 9e9), "ring-mini-linear-2.0": (16.4e9, 1.6e9),
     "ring-flash-linear-2.0": (104.2e9, 7.4e9), "lfm2-8b-a1b": (8.3e9, 1.5e9), "gemma4-31b": (30.7e9, 30.7e9),
     "falcon-h1-1.5b": (1.55e9, 1.55e9), "falcon-h1-1.5b-deep": (1.55e9, 1.55e9), "falcon-h1-3b": (3.15e9, 3.15e9),
-    "bamba-9b": (9.78e9, 9.78e9), "step-3.5-flash": (196e9, 11e9),
+    "k-exaone-236b-a23b": (236e9, 23e9), "mimo-v2-flash": (309e9, 15e9), "longcat-flash": (560e9, 27e9),
+    "minimax-m3": (428e9, 23e9), "bamba-9b": (9.78e9, 9.78e9), "step-3.5-flash": (196e9, 11e9),
 }
 """What model cards and reports print: all parameters, and those of a token, which some count without embeddings."""
 

@@ -106,6 +106,7 @@ def test_figures_of_models():
         "head_dim": 128,
         "vocabulary": 128256,
         "mtp_layers": 0,
+        "mtp_shared": False,
         "tied_embeddings": False,
         "ffn": 14336,
         "experts": 0,

@@ -51,6 +51,10 @@ def test_what_a_model_has_beyond_attention_and_feed_forward(model: str, parts: t
     ("bridge", None, KIMI, "Megatron-Bridge 0.3 cannot train kimi-linear-48b-a3b with what is written here: it has no Kimi delta"),
     ("torchtitan", None, QWEN,
      "it has no gated delta net; it has no gate on attention; --framework megatron or accelerate or deepspeed or bridge can"),
+    ("megatron", None, "minimax-m3", "it has no sparse attention over blocks of keys"),
+    ("megatron", None, "mimo-v2-flash", "it has no values of another width than their keys"),
+    ("bridge", "main", FALCON, "attention beside a mixer (AutoBridge of FalconH1ForCausalLM) has no writer here; --framework acc"),
+    ("bridge", "0.3", FALCON, "it has no attention beside a mixer"),
     ("nanotron", None, SPARSE, "it has no sparse attention"), ("mindspeed-llm", None, KIMI, "it has no Kimi delta attention"),
     ("torchtitan", None, NANO, "--framework megatron or accelerate or deepspeed or bridge can"),
 ])

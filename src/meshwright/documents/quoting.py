@@ -83,15 +83,24 @@ def command(*values: object) -> Written:
 
 
 def flags(settings: Mapping[str, object]) -> list[Written]:
-    """A line for each flag with its values: True for a switch, a tuple for several words.
+    """A line for each flag with its values: True for a switch, a tuple for several words; what looks like a flag behind an equals
+    sign, as no parser takes it otherwise.
 
+    >>> str(flags({"--pattern": "-M*"})[0])
+    "--pattern='-M*'"
     >>> [str(line) for line in flags({"--tp": 8, "--moe": True, "--lr": Shell("$LR"), "--modules": ("a", "b c")})]
     ['--tp 8', '--moe', '--lr "$LR"', "--modules a 'b c'"]
     """
     return [
-        command(flag, *(() if value is True else value if isinstance(value, tuple) else (value,)))
+        Written(f"{flag}={word(value)}") if _looks_like_a_flag(value)
+        else command(flag, *(() if value is True else value if isinstance(value, tuple) else (value,)))
         for flag, value in settings.items()
     ]
+
+
+def _looks_like_a_flag(value: object) -> bool:
+    """Whether a parser would take a word for a flag: it begins with a hyphen and is no number."""
+    return isinstance(value, str) and not isinstance(value, Shell) and bool(re.match(r"-(?![0-9.]+\Z)", value))
 
 
 def assignment(name: str, default: str, what: str = "") -> Written:

@@ -54,6 +54,8 @@ class Indexer:
 
     num_heads: int
     head_dim: int
+    weighs_heads: bool = True
+    """A projection weighs the heads of each query; False: their scores are pooled over blocks of keys (MiniMax M3)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +66,8 @@ class Attention:
     num_key_value_heads: int
     head_dim: int
     """Width of a query and key head (for MLA: nope_dim + rope_dim)."""
+    value_head_dim: int | None = None
+    """Width of a value head where it is another (MiMo V2 Flash)."""
     window_tokens: int | None = None
     """Each token attends to at most so many tokens (sliding window, or chunked attention); None: to all before it."""
     latent: LatentAttention | None = None
@@ -90,7 +94,7 @@ class Attention:
     @property
     def value_dim(self) -> int:
         """Width of a value head."""
-        return self.latent.value_dim if self.latent else self.head_dim
+        return self.latent.value_dim if self.latent else self.value_head_dim or self.head_dim
 
     @property
     def query_width(self) -> int:

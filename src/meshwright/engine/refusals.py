@@ -64,6 +64,8 @@ def _kinds(model: Model) -> Iterator[Message]:
         "sparse attention": any(each.selected_tokens or each.indexer for each in attentions),
         "keys and values that layers share": any(each.shared_key_value or each.borrows_key_value for each in attentions),
         "a gate on latent attention": any(each.latent and each.gate != "none" for each in attentions),
+        "values of another width than their keys": any(each.value_head_dim not in {None, each.head_dim} for each in attentions),
+        "sinks in latent attention": any(each.latent and each.sinks for each in attentions),
         "experts in a latent space": any(kind.experts and kind.experts.latent for kind in kinds),
         "several residual streams": any(kind.streams > 1 for kind in kinds),
         "projections beside its layers": any(kind.sides for kind in kinds) or bool(model.front or model.back),

@@ -45,7 +45,10 @@ def parts_of(model: Model) -> tuple[str, ...]:
         "gate on attention": any(each.gate == "full" for each in attentions),
         "gate on each head": any(each.gate == "head" for each in attentions),
         "compressed attention": any(each.compressed for each in attentions),
-        "sparse attention": bool(choosing) and not any(each.compressed for each in attentions),
+        "sparse attention": any(each.latent for each in choosing),
+        "sparse attention over blocks of keys": any(not each.latent and not each.compressed for each in choosing),
+        "values of another width than their keys": any(each.value_head_dim not in {None, each.head_dim} for each in attentions),
+        "sinks in latent attention": any(each.latent and each.sinks for each in attentions),
         "indices shared between layers": any(each.indexer is None for each in choosing) and not all(
             each.indexer is None for each in choosing),
         "keys that are values": any(each.shared_key_value for each in attentions),
@@ -75,12 +78,17 @@ def lacking(framework: str, title: str, release: str, releases: tuple[str, ...],
     if not wanted:
         return None
     below, core = _below(framework, release)
-    if below != framework:
-        releases = _releases(below)
     known = [row for row in builders() if row.framework == below]
     if not known:
         return None
-    reasons = [reason for part in wanted if (reason := _reason(part, known, core, releases, model))]
+    own = {
+        row.part: row for row in builders()
+        if row.framework == framework != below and row.part != CORE and _within(row, release, releases)
+    }
+    reasons = [
+        reason for part in wanted
+        if (reason := _unwritten(own[part]) if part in own else _reason(part, known, core, _releases(below), model))
+    ]
     if not reasons:
         return None
     others = [name for name in _able(model) if name not in {framework, below}]
@@ -106,10 +114,15 @@ def _reason(part: str, known: list[Builder], release: str, releases: tuple[str, 
     having = [row for row in known if row.part == part]
     there = next((row for row in having if _within(row, release, releases)), None)
     if there is not None:
-        return "" if there.written else f"{part} ({there.how}) has no writer here"
+        return _unwritten(there)
     if having:
         return f"{part} is there since {having[0].since} ({having[0].how})"
     return f"it has no {part}"
+
+
+def _unwritten(row: Builder) -> str:
+    """That a part is there and nothing here asks for it; empty where something does."""
+    return "" if row.written else f"{row.part} ({row.how}) has no writer here"
 
 
 def _within(row: Builder, release: str, releases: tuple[str, ...]) -> bool:

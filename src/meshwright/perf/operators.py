@@ -136,7 +136,7 @@ def projected_heads(attention: Attention, tensor_parallel: Number, *, cut: bool)
 def gathered_columns(attention: Attention, tensor_parallel: Number) -> Array:
     """Columns of queries, keys and values that are gathered over tensor ranks where groups are cut: all of them, or none.
 
-        t > k: H d (1 + gate) + 2 k d;   else 0
+        t > k: H d (1 + gate) + k (d_k + d_v);   else 0
 
     Shapes:  tensor_parallel broadcasts.
     Units:   elements per token.
@@ -146,7 +146,7 @@ def gathered_columns(attention: Attention, tensor_parallel: Number) -> Array:
     if attention.latent or attention.compressed:
         return array(0.0)
     gate = attention.output_width if attention.gate == "full" else 0
-    columns = attention.query_width + gate + 2.0 * attention.num_key_value_heads * attention.head_dim
+    columns = attention.query_width + gate + attention.num_key_value_heads * (attention.head_dim + attention.value_dim)
     return np.where(array(tensor_parallel) > attention.num_key_value_heads, columns, 0.0)
 
 
@@ -164,7 +164,8 @@ def attention_products(
     latent = attention.latent
     output = _product("output projection", "attention", tokens, hidden, attention.output_width / tp)
     if latent is None:
-        query, key = attention.query_width / tp, projected_heads(attention, tp, cut=cut) * attention.head_dim
+        heads = projected_heads(attention, tp, cut=cut)
+        query, key, value = attention.query_width / tp, heads * attention.head_dim, heads * attention.value_dim
         if is_plain(attention):
             pass
         elif attention.compressed:
@@ -173,9 +174,9 @@ def attention_products(
             return (*_gated_products(attention, hidden, shape, cut=cut), *index_products(attention, hidden, shape), output)
         if not joined:
             names = ("query", "key", "value")
-            apart = zip(names, (query, key, key), strict=True)
+            apart = zip(names, (query, key, value), strict=True)
             return (*(_product(f"{name} projection", "attention", tokens, columns, hidden) for name, columns in apart), output)
-        head_columns = query + 2.0 * key
+        head_columns = query + key + value
         return (_product("qkv projection", "attention", tokens, head_columns, hidden), output)
     down = latent.key_value_rank + latent.rope_dim
     up = attention.num_heads * (latent.nope_dim + latent.value_dim)
@@ -212,8 +213,9 @@ def _gated_products(attention: Attention, hidden: int, shape: WorkShape, *, cut:
     """The projection of queries with the output's gate, and of the keys and values that there are, in one."""
     tp = shape.tensor_parallel
     gate = {"none": 0, "full": attention.output_width, "head": attention.num_heads}[attention.gate]
-    projections = 0.0 if attention.borrows_key_value else 1.0 if attention.shared_key_value else 2.0
-    columns = (attention.query_width + gate) / tp + projections * projected_heads(attention, tp, cut=cut) * attention.head_dim
+    values = 0 if attention.shared_key_value else attention.value_dim
+    each = 0.0 if attention.borrows_key_value else float(attention.head_dim + values)
+    columns = (attention.query_width + gate) / tp + projected_heads(attention, tp, cut=cut) * each
     return (_product("qkv projection", "attention", shape.tokens, columns, hidden),)
 
 
@@ -257,7 +259,8 @@ def index_products(attention: Attention, hidden: int, shape: WorkShape) -> tuple
     return (
         _product("index queries", "attention", shape.tokens, indexer.num_heads * indexer.head_dim, rank or hidden,
                  detached=detached),
-        _product("index key and weights", "attention", shape.shard_tokens, own + indexer.num_heads, hidden, low_precision=False,
+        _product("index key and weights", "attention", shape.shard_tokens, own + indexer.weighs_heads * indexer.num_heads, hidden,
+                 low_precision=False,
                  detached=detached),
     )
 

@@ -135,7 +135,7 @@ def _any_attention(model: Model, attention: Attention, *, tp: Count, cut: bool) 
 def indexer_parameters(model: Model, attention: Attention) -> int:
     """Parameters of what chooses the tokens of sparse attention, on every tensor rank.
 
-        r H_i d_i + h d_i + 2 d_i + h H_i          queries from the latent, one key and its norm, weights of heads
+        r H_i d_i + h d_i + 2 d_i + h H_i          queries from the latent, one key and its norm (or one of each), weights of heads
         compressed: keys and their gate 2 d_i wide, positions of a block, a norm without bias
 
     Symbols: r width of the query latent; H_i, d_i heads and width of the indexer.
@@ -145,7 +145,8 @@ def indexer_parameters(model: Model, attention: Attention) -> int:
     indexer, compressed = attention.indexer, attention.compressed
     assert indexer is not None
     rank = attention.latent.query_rank if attention.latent else compressed.query_rank if compressed else None
-    weights = (rank or model.hidden) * indexer.num_heads * indexer.head_dim + model.hidden * indexer.num_heads
+    weights = (rank or model.hidden) * indexer.num_heads * indexer.head_dim
+    weights += model.hidden * indexer.num_heads if indexer.weighs_heads else 0
     if compressed:
         wide = (2 if compressed.overlapping else 1) * indexer.head_dim
         return weights + 2 * model.hidden * wide + compressed.rate * wide + indexer.head_dim
@@ -278,10 +279,10 @@ def active_parameters(model: Model) -> int:
 def _attention(model: Model, attention: Attention, *, tp: Count, cut: bool) -> ParameterCounts:
     """Multi-head, grouped-query or multi-query attention."""
     h, d = model.hidden, attention.head_dim
-    projections = 0 if attention.borrows_key_value else 1 if attention.shared_key_value else 2
+    each = 0 if attention.borrows_key_value else d if attention.shared_key_value else d + attention.value_dim
     heads = attention.num_key_value_heads
-    key_value_width = projections * d * heads // np.asarray(tp) if cut else projections * d * np.maximum(heads // np.asarray(tp), 1)
-    own = 2 * h * attention.query_width  # queries and output
+    key_value_width = each * heads // np.asarray(tp) if cut else each * np.maximum(heads // np.asarray(tp), 1)
+    own = h * (attention.query_width + attention.output_width)
     if attention.query_bias:
         own += attention.query_width
     if attention.sinks:
@@ -302,6 +303,7 @@ def _latent_attention(model: Model, attention: Attention, *, tp: Count) -> Param
     query_in = latent.query_rank or h
     sharded = query_in * attention.query_width
     sharded += latent.key_value_rank * heads * (latent.nope_dim + latent.value_dim) + heads * latent.value_dim * h
+    sharded += heads if attention.sinks else 0
     replicated = h * (latent.key_value_rank + latent.rope_dim) + latent.key_value_rank
     if latent.query_rank:
         replicated += h * latent.query_rank + latent.query_rank

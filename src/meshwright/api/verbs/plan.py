@@ -209,7 +209,7 @@ def _trains(given: Setup) -> None:
         able = [other.framework.name for other in others
                 if task in other.framework.features.tasks and not never_trains(other)]
         *others_said, last = reasons
-        if able:
+        if able and not any(each.id == "framework.parts" for each in reasons):  # that says who can
             values = {**last.values, "can": " or ".join(able)}
             last = replace(last, template=last.template + "; --framework {can} can", values=values)
         raise InputError([*others_said, last])

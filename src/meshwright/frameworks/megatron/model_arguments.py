@@ -119,10 +119,10 @@ def add_model(arguments: Arguments, case: Case) -> None:
     model = case.model
     dense, mixtures = _feed_forwards(model)
     experts = next(iter(mixtures), None)
-    width = next(iter(dense)).width if dense else next(iter(mixtures)).expert_width
+    width = next((block.width for block in dense), experts.expert_width if experts else None)  # none: mixers and attention alone
     arguments.add("--num-layers", sum(map(len, letters(model))) if is_hybrid(model) else model.num_layers)
     arguments.add("--hidden-size", model.hidden)
-    arguments.add("--ffn-hidden-size", width)
+    arguments.add_if(width, "--ffn-hidden-size", width)
     _add_activation(arguments, model)
     _add_attention(arguments, model)
     _add_mamba(arguments, model)

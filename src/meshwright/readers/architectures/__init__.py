@@ -4,6 +4,7 @@ from meshwright.readers.architectures import (
     dense,
     experts,
     hybrids,
+    late_experts,
     latent,
     layered,
     older,
@@ -14,5 +15,6 @@ from meshwright.readers.architectures import (
 from meshwright.readers.architectures.parts import architectures
 
 __all__ = [
-    "architectures", "dense", "experts", "hybrids", "latent", "layered", "older", "recent_dense", "recent_experts", "sparse",
+    "architectures", "dense", "experts", "hybrids", "late_experts", "latent", "layered", "older", "recent_dense", "recent_experts",
+    "sparse",
 ]
