@@ -142,6 +142,8 @@ STRATEGY = (
          lambda plan: plan.layout.offload and plan.optimizer not in MOMENTS, "start"),
     Rule("offload-layers", "CPU offloading can be done only for layers less than {layers}",
          lambda plan: plan.case.launch.offloaded_layers >= plan.case.model.num_layers),
+    Rule("cpu-offloading-pipeline", "Currently there is no support for Pipeline parallelism with CPU offloading",
+         lambda plan: plan.case.launch.offloaded_layers and plan.pp > 1),
     Rule("offload-recompute", "CPU offloading does not work when activation recomputation is enabled",
          lambda plan: plan.case.launch.offloaded_layers and not isinstance(plan.layout.recompute, NoRecompute)),
     Rule("fsdp-optimizer", "Megatron-FSDP does not support the {optimizer} optimizer yet.",
