@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,6 +24,9 @@ from meshwright.evidence.rows.reading import read_runs
 from meshwright.evidence.rows.run import Run
 from meshwright.evidence.rows.table import shipped_table
 from meshwright.words import percent
+
+if TYPE_CHECKING:
+    from meshwright.evidence.fit.fitters import Predictor
 
 ALIKE = ("seq", "tp", "pp", "cp", "zero", "sp", "recompute", "precision")
 """What a probe has in common with the run that it stands for, beside source and model."""
@@ -40,37 +44,43 @@ class Anchored:
     half_widths: tuple[float, float]
 
 
-def pairs() -> list[Anchored]:
-    """Every drawn pair; none where the shipped held-out fits are of other rows."""
+def families() -> dict[tuple[str, ...], list[tuple[Run, Predictor]]]:
+    """Runs that differ in micro-batch, batch or devices alone, each with the fit of its held-out fold; none where these are of
+    other rows."""
     table = shipped_table()
-    tables = held_out_tables(table.digest)
-    if not tables:
-        return []
+    found: defaultdict[tuple[str, ...], list[tuple[Run, Predictor]]] = defaultdict(list)
+    if not (tables := held_out_tables(table.digest)):
+        return found
     runs, cases = read_runs(table).runs, [predictor_of(each) for each in tables]
-    families: defaultdict[tuple[str, ...], list[tuple[Run, int]]] = defaultdict(list)
     for run, fold in zip(runs, folds([run.row for run in runs], "grouped"), strict=True):
         if run.memory_bytes and "alloc" in run.mem_kind:
-            families[run.source, run.row.model, *(run.row.word(key) for key in ALIKE)].append((run, fold))
+            found[run.source, run.row.model, *(run.row.word(key) for key in ALIKE)].append((run, cases[fold]))
+    return found
+
+
+def pairs() -> list[Anchored]:
+    """Every drawn pair; none where the shipped held-out fits are of other rows."""
     random, found = np.random.default_rng(0), []
-    for members in families.values():
+    for members in families().values():
         for index in random.permutation(len(members))[:DRAWN]:
-            run, fold = members[index]
-            smaller = [each for each, _ in members if each.group != run.group and _peak(each) < _peak(run)]
+            run, case = members[index]
+            smaller = [each for each, _ in members if each.group != run.group and peak(each) < peak(run)]
             if not smaller:
                 continue
-            probe, case = smaller[int(random.integers(len(smaller)))], cases[fold]
+            probe = smaller[int(random.integers(len(smaller)))]
             plain, small = estimate(case(run), run.layout), estimate(case(probe), probe.layout)
             fullest = max((stage.memory for stage in small.stages), key=lambda memory: memory.allocated_bytes)
-            shown = Probe(stage=plain.peak_stage, predicted=fullest, peak_bytes=_peak(probe), same=False)
+            shown = Probe(stage=plain.peak_stage, predicted=fullest, peak_bytes=peak(probe), same=False)
             both = (plain, anchored(case(run), plain, [shown]))
             found.append(Anchored(
-                source=run.source, errors=_pair([math.log(_peak(run) / each.memory_peak_bytes) for each in both]),
+                source=run.source, errors=_pair([math.log(peak(run) / each.memory_peak_bytes) for each in both]),
                 half_widths=_pair([_half_width(each) for each in both]),
             ))
     return found
 
 
-def _peak(run: Run) -> float:
+def peak(run: Run) -> float:
+    """The measured peak of a run."""
     return run.memory_bytes or 0.0
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean, median
 from typing import TYPE_CHECKING
 
+from benchmarks import anchor_constants
 from benchmarks.few_shot import DRAWS, GIVEN, LEAST_RUNS, SCORED, coverage, error, width
 from benchmarks.few_shot_memory import pairs, section
 from meshwright.report.svg import BLUE, GREY, GRID, INK, MUTED, ORANGE, Drawing
@@ -33,7 +34,7 @@ def page(found: Found) -> str:
     """The whole page."""
     parts = [HEAD, "## In short\n", summary(found), "![Error and intervals by own runs](few-shot.svg)\n"]
     anchored = pairs()
-    memory = ["\n" + section(anchored)] if anchored else []
+    memory = ["\n" + section(anchored), anchor_constants.section(anchor_constants.pairs())] if anchored else []
     return "\n".join([*parts, "## Source by source\n", sources_table(found), said(found).rstrip("\n"), *memory])
 
 

@@ -5,15 +5,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from draws import examples
-from meshwright.domain.launch import SETTINGS, launch_words, parse_launch
+from meshwright.domain.launch import COUNTS, OFFLOAD_MODULES, SETTINGS, launch_words, parse_launch
 from meshwright.domain.launching import launched, settings_of
 from meshwright.errors import InputError
 from strategies import cases
 
 EACH = {name: st.sampled_from(values) for name, values in SETTINGS.items()}
-chosen = st.fixed_dictionaries({}, optional=EACH).filter(
-    lambda found: not (found.get("graphs") == "step" and found.get("routing") == "natural")
-)
+EACH |= {name: st.integers(0, most).map(str) for name, most in COUNTS.items()}
+EACH["offload_modules"] = st.sets(st.sampled_from(OFFLOAD_MODULES)).map(
+    lambda named: "+".join(each for each in OFFLOAD_MODULES if each in named) or "none")
+
+
+def _agrees(found):
+    modules = found.get("offload_modules", "none").split("+")
+    return not (
+        (found.get("graphs") == "step" and found.get("routing") == "natural")
+        or ("attn_proj" in modules and "core_attn" not in modules)
+        or (modules != ["none"] and found.get("offload_layers", "0") != "0")
+    )
+
+
+chosen = st.fixed_dictionaries({}, optional=EACH).filter(_agrees)
 
 
 @examples(40)
@@ -29,6 +41,10 @@ def test_words_come_back_as_they_were(settings):
         ("graph=none", "did you mean graphs"), ("graphs=all", "graphs is one of"),
         ("host=bound host=plain", "both bound and plain"),
         ("graphs=step routing=natural", "contradict each other"), ("graphs", "graphs is one of"), ("=on", "unknown setting"),
+        ("offload_layers=-1", "whole number"), ("offload_layers=1.5", "whole number"), ("offload_layers=\u0662", "whole number"),
+        ("slice_tokens=1000000001", "whole number"), ("offload_modules=fc1", "fc1: offload_modules is one of"),
+        ("offload_modules=expert_fc1 offload_layers=2", "contradict each other"), ("offload_modules=attn_proj", "add core_attn"),
+        ("checkpoints=cpu", "checkpoints is one of"),
     ],
 )
 def test_what_contradicts_itself_or_is_not_known_is_refused_in_one_line(words, why):

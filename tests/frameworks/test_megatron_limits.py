@@ -6,6 +6,8 @@ import pytest
 from megatron_cases import case_of, layout_of
 
 from meshwright.catalog import load_model
+from meshwright.domain.launch import parse_launch
+from meshwright.domain.launching import launched
 from meshwright.domain.layout import Full, Overlap, Selective
 from meshwright.domain.model import NO_BLOCK
 from meshwright.domain.training import Lora, Optimizer
@@ -73,6 +75,9 @@ BROKEN = {
     "expert-overlap-mtp": (MLA, {"expert_parallel": 8, "overlap": Overlap(expert=True)}, {"mtp": 2}),
     "precision-aware": (DENSE, {"zero": 0, "offload": ("optimizer",)}, {}),
     "offload-adam": (DENSE, {"offload": ("optimizer",)}, {"optimizer_name": "sgd"}),
+    "offload-layers": (DENSE, {}, {"launch": "offload_layers=200"}),
+    "cpu-offloading-pipeline": (DENSE, {"pipeline_parallel": 2}, {"launch": "offload_layers=2"}),
+    "offload-recompute": (DENSE, {"recompute": Full()}, {"launch": "offload_layers=2"}),
     "fsdp-optimizer": (DENSE, {"zero": 3}, {"optimizer_name": "muon"}),
     "recompute": (DENSE, {"pipeline_parallel": 2, "recompute": Full(layers=((3, 0),))}, {}),
 }
@@ -105,7 +110,7 @@ OLD = {
 }
 
 
-_ODD = ("model", "lora", "precision", "optimizer", "mtp", "passes", "mamba_heads", "mixer_alone", "task")
+_ODD = ("launch", "model", "lora", "precision", "optimizer", "mtp", "passes", "mamba_heads", "mixer_alone", "task")
 """What an example changes of its case afterwards."""
 
 
@@ -115,6 +120,8 @@ def broken(model, knobs, changes):
     case = case_of(model, **changes)
     layout = layout_of(case, **knobs)
     training = case.training
+    if "launch" in odd:
+        case = launched(case, parse_launch(odd["launch"]))
     if "model" in odd:
         case = replace(case, model=load_model(odd["model"]))
     if "mtp" in odd:

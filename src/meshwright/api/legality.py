@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from meshwright.domain.features import Features
+from meshwright.domain.launch import OFF
 from meshwright.errors import InputError, Message
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 ANY_FRAMEWORK = Features(
     name="any", schedules=("1f1b", "interleaved"), zero_stages=(0, 1, 2, 3), parameter_shards_with_pipeline=True,
     positions=("rope", "learned", "alibi", "none"), context_kinds=("ring", "all-gather", "ulysses", "hybrid"),
-    interleaved_needs_multiple=False, tasks=("pretrain", "sft", "lora"),
+    interleaved_needs_multiple=False, tasks=("pretrain", "sft", "lora"), offloads=tuple(OFF),
 )
 """What some framework has run: published runs are judged by it."""
 

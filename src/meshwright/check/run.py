@@ -65,7 +65,10 @@ def check(question: Question, checks: tuple[Check, ...] = CHECKS) -> Checked:
     if context.layout is None and any(message.id in ASKED_FOR for message in question.reading.messages):
         checks = (remarks, messages)  # anything else would judge defaults
     for each in checks:
+        told = {one.message.id for one in found.values()}
         for one in each(context):
+            if each is limits and one.message.id in told:
+                continue  # a rule about files has said it, with the line
             found.setdefault(str(one.message), one)  # two rules that say the same are one finding
     ordered = sorted(found.values(), key=lambda one: ORDER.index(one.severity))
     return Checked(findings=tuple(ordered), skipped=tuple(context.skipped), estimate=context.estimate)

@@ -59,6 +59,8 @@ class Features:
     """Words of ``overlap=`` that can be switched on."""
     dispatchers: tuple[str, ...] = ("alltoall",)
     """Dispatchers of experts that its files can name (``--launch dispatcher=``)."""
+    offloads: tuple[str, ...] = ()
+    """Settings of activation memory that it has (``domain.launch.OFF``)."""
     attentions: tuple[AttentionKernel, ...] = ()
     """Attention kernels that it can be told to run; empty: it has no key for them."""
     compiles: bool = False

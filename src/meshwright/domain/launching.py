@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from meshwright.domain.launch import SETTINGS
+from meshwright.domain.launch import OFF, SETTINGS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,7 +34,13 @@ def launched(case: Case, settings: Mapping[str, str]) -> Case:
         launch, deterministic=_on(settings, "deterministic", launch.deterministic),
         attention_by_default=_on(settings, "attention", launch.attention_by_default),
         plain_host=_on(settings, "host", launch.plain_host), given=launch.given | settings.keys(),
+        offloaded_checkpoints=_on(settings, "checkpoints", launch.offloaded_checkpoints),
+        offloaded_layers=int(settings.get("offload_layers", launch.offloaded_layers)),
+        slice_tokens=int(settings.get("slice_tokens", launch.slice_tokens)),
     )
+    if "offload_modules" in settings:
+        modules = settings["offload_modules"]
+        launch = replace(launch, offloaded_modules=() if modules == "none" else tuple(modules.split("+")))
     return replace(case, implementation=implementation, training=training, launch=launch)
 
 
@@ -44,7 +50,7 @@ def _on(settings: Mapping[str, str], name: str, otherwise: bool) -> bool:
 
 
 def settings_of(case: Case) -> dict[str, str]:
-    """Every setting that means something for a case, as the case has it."""
+    """Every setting that means something for a case, as the case has it; what activations take, where somebody chose it."""
     launch, implementation = case.launch, case.implementation
     graphs = "step" if implementation.cuda_graphs else "partial" if launch.graphs == "partial" else "none"
     found = {
@@ -54,4 +60,9 @@ def settings_of(case: Case) -> dict[str, str]:
     if case.model.is_moe:
         found["routing"] = "balanced" if case.training.balanced_routing else "natural"
         found["dispatcher"] = "flex" if implementation.expert_deduplication else "alltoall"
-    return found
+    moved = {
+        "checkpoints": "host" if launch.offloaded_checkpoints else "device",
+        "offload_modules": "+".join(launch.offloaded_modules) or "none",
+        "offload_layers": str(launch.offloaded_layers), "slice_tokens": str(launch.slice_tokens),
+    }
+    return found | {name: value for name, value in moved.items() if value != OFF[name] or name in launch.given}

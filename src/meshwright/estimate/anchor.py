@@ -26,8 +26,9 @@ SUREST = 1e-6
 """No width is smaller: a step is never measured more precisely."""
 MULTIPLE, FIXED, OWN, SHARED = 0.31, 0.17, 0.018, 0.91
 """How far measured peaks are from predicted ones, as shares of the activations and the working set, of the states, and of both;
-and how much of the first two another layout of the same model has, too. Maximum likelihood over 419 pairs of recorded runs of
-nanotron, once; ``python -m benchmarks.few_shot_memory`` judges them and fits nothing (docs/few-shot.md, *Anchored probes*).
+and how much of the first two another layout of the same model has, too. Fitted once to 419 pairs of recorded runs of nanotron, by
+a script that is lost. ``python -m benchmarks.anchor_constants`` fits them to all pairs of today's corpus and fits: other shares,
+nearly the same predictions (docs/few-shot.md, *Constants of anchored memory*).
 """
 NINETY = 2.8
 """Half-width of an interval of 0.9 in standard deviations of these errors, whose tails are heavy: the conformal quantile of pairs

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from meshwright.domain.launch import OFF
 from meshwright.domain.launching import launched, settings_of
 from meshwright.domain.layout import overlapping
 from meshwright.estimate.evaluate import evaluate
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from meshwright.domain.case import Case
     from meshwright.domain.layout import Layout
 
-BEST = {"deterministic": "off", "attention": "named", "host": "bound", "routing": "balanced", "dispatcher": "flex"}
+BEST = {"deterministic": "off", "attention": "named", "host": "bound", "routing": "balanced", "dispatcher": "flex", **OFF}
 """Setting -> the value that costs least. Graphs: of the step, or of parts where the host must read how tokens are routed."""
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from meshwright.domain.label import CONTEXT_KINDS, MODULES, SCHEDULES
+from meshwright.domain.launch import OFF
 from meshwright.domain.layout import Full, Mixed, NoRecompute, Selective
 from meshwright.estimate.evaluate import schedule_of, split_of
 from meshwright.search.rules import Knobs, refusals
@@ -100,5 +101,5 @@ def able(features: Features) -> Features:
         expert_parallel=True, expert_tensor_parallel=True, sequence_parallel=True, uneven_stages=True,
         recompute=("none", "selective", "full"), recompute_first_layers=True, recompute_mixed=True, selective_modules=MODULES,
         positions=("rope", "learned", "alibi", "none"), interleaved_needs_multiple=False, optimizer_offload=True,
-        offload_zero_stages=(0, 1, 2, 3),
+        offload_zero_stages=(0, 1, 2, 3), offloads=tuple(OFF),
     )

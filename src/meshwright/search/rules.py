@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from meshwright.domain.launch import chosen
 from meshwright.domain.model import Mlp
 
 if TYPE_CHECKING:
@@ -263,6 +264,22 @@ def _offload(_: Case, features: Features, k: Knobs) -> Any:
     return (np.asarray(k.offload) == 0) | np.isin(k.zero, np.array(stages))
 
 
+def _activations(case: Case, features: Features, k: Knobs) -> Any:
+    return np.full(np.shape(k.tp), set(chosen(case.launch)) <= set(features.offloads))
+
+
+def _whole_layers(case: Case, _: Features, k: Knobs) -> Any:
+    return (np.asarray(k.pp) == 1) | (not case.launch.offloaded_layers)
+
+
+def _kept_layers(case: Case, _: Features, k: Knobs) -> Any:
+    return np.full(np.shape(k.tp), k.treatment == "none" or not case.launch.offloaded_layers)
+
+
+def _some_layers(case: Case, _: Features, k: Knobs) -> Any:
+    return np.full(np.shape(k.tp), case.launch.offloaded_layers < case.model.num_layers)
+
+
 RULES: tuple[Rule, ...] = (
     Rule(level="mesh", reason="the device does not compute in the data types of the precision recipe", holds=_precision),
     Rule(level="mesh", reason="the framework has no kernels for the model's position encoding", holds=_position),
@@ -294,6 +311,9 @@ RULES: tuple[Rule, ...] = (
     Rule(level="mesh", reason="experts with tp need sequence parallelism", holds=_moe_sequence_parallel),
     Rule(level="mesh", reason="the framework has no sequence parallelism", holds=_sequence_parallel),
     Rule(level="mesh", reason="the framework has tensor parallelism with sequence parallelism only", holds=_sequence_with_tensor),
+    Rule(level="mesh", reason="the framework cannot keep activations as the launch says", holds=_activations),
+    Rule(level="mesh", reason="every layer would be offloaded", holds=_some_layers),
+    Rule(level="mesh", reason="layers are offloaded without pipeline parallelism only", holds=_whole_layers),
     Rule(level="mesh", reason="pp exceeds the layers", holds=lambda c, _, k: k.pp <= c.model.num_layers),
     Rule(
         level="mesh", reason="dp does not divide the global batch",
@@ -311,6 +331,7 @@ RULES: tuple[Rule, ...] = (
         holds=lambda _, f, k: (np.asarray(k.m) >= k.pp - 1) | (k.schedule != "1f1b") | (not f.fills_pipeline),
     ),
     Rule(level="pipeline", reason="the framework has no such recompute", holds=_recompute),
+    Rule(level="pipeline", reason="layers are offloaded where nothing is recomputed only", holds=_kept_layers),
     Rule(level="sharding", reason="the framework has no such ZeRO stage", holds=_shard_stage),
     Rule(level="sharding", reason="the shard group is one rank, all ranks again, or no divisor of them", holds=_shard_group),
     Rule(level="sharding", reason="the framework shards over all ranks only", holds=_partial_shards),

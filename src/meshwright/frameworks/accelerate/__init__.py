@@ -55,6 +55,7 @@ def _features(release: str) -> Features:
         recompute_first_layers=False,
         positions=("rope", "learned", "alibi", "none"),
         overlaps=("grad", "param"),
+        offloads=("checkpoints", "slice_tokens"),  # both the training program's
         tasks=("pretrain", "sft", "lora"),
     )
 

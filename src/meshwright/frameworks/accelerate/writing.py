@@ -194,6 +194,13 @@ def _manual(case: Case, layout: Layout, release: str) -> Manual:
         assumed.append(
             "`fsdp_activation_checkpointing` recomputes each wrapped layer; do not give `--gradient_checkpointing` besides."
         )
+    if case.launch.offloaded_checkpoints:
+        assumed.append(
+            'Checkpoints on the host are the training program\'s: `gradient_checkpointing_kwargs={"offload": True}` of a Trainer '
+            "that has it, or `torch.autograd.graph.save_on_cpu(pin_memory=True)` around each layer."
+        )
+    if case.launch.slice_tokens:
+        assumed.append(f"The feed-forward block in slices of {case.launch.slice_tokens} tokens is the training program's.")
     if layout.tensor_parallel > 1:
         assumed.append(
             'Tensor parallelism: load the model with `tp_plan="auto"` and the device mesh of `accelerator.torch_device_mesh`.'

@@ -45,7 +45,7 @@ BRIDGE = Framework(
     variant=_variant,
     features=Features(
         name="bridge",
-        attentions=("flash", "fused", "math"), dispatchers=("alltoall", "flex"),
+        attentions=("flash", "fused", "math"), dispatchers=("alltoall", "flex"), offloads=("offload_modules", "offload_layers"),
         zero_stages=(0, 1, 2, 3),
         offload_zero_stages=(1, 2, 3),
         instances_divide_experts=True,

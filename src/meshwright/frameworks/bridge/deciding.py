@@ -37,7 +37,17 @@ def decide(case: Case, layout: Layout, release: str) -> Values:
     """The fields that express a layout, under Bridge's own names; what is off is absent."""
     values = decided(KEYS, Planned(case, layout, release))
     staged = _context(case, layout) | _stages(case, layout, release)
-    return values | staged | _recompute(case, layout) | _shards(layout) | _overlap(layout)
+    return values | staged | _recompute(case, layout) | _shards(layout) | _overlap(layout) | _offload(case)
+
+
+def _offload(case: Case) -> dict[str, object]:
+    """What waits on the host of activations."""
+    values: dict[str, object] = {}
+    if layers := case.launch.offloaded_layers:
+        values |= {"model.cpu_offloading": True, "model.cpu_offloading_num_layers": layers}
+    if modules := case.launch.offloaded_modules:
+        values |= {"model.fine_grained_activation_offloading": True, "model.offload_modules": list(modules)}
+    return values
 
 
 def _context(case: Case, layout: Layout) -> dict[str, object]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from meshwright.documents.source import Source
-from meshwright.domain.launch import launch_words
+from meshwright.domain.launch import launch_words, offload_words
 from meshwright.domain.layout import AttentionKernel, ContextKind, Full, Layout, NoRecompute, Overlap, Recompute, Selective
 from meshwright.errors import InputError
 from meshwright.frameworks.bridge.deciding import KEYS
@@ -140,6 +140,11 @@ def _launch(values: Values) -> str | None:
     for key, name, off, on in SWITCHES:
         if isinstance(told := values.source.value(key), bool):
             found[name] = on if told else off
+    layers = values.source.value("model.cpu_offloading_num_layers")
+    if values.source.value("model.cpu_offloading") is True and isinstance(layers, int) and layers > 0:
+        found["offload_layers"] = str(layers)
+    if values.source.value("model.fine_grained_activation_offloading") is True:
+        found |= offload_words(values.words("model.offload_modules"))
     if (kind := values.source.value("model.moe_token_dispatcher_type")) is not None:
         found["dispatcher"] = "flex" if str(kind) == "flex" else "alltoall"
     return launch_words(found) or None

@@ -58,6 +58,7 @@ def _features(minor: int) -> Features:
     return Features(
         name="megatron",
         attentions=("flash", "fused", "math"), dispatchers=("alltoall", "flex"),
+        offloads=("offload_modules", "offload_layers") if minor >= 16 else (),
         instances_divide_experts=True,
         zero_stages=(0, 1, 2, 3) if minor >= 12 else (0, 1),  # 2 and 3: Megatron-FSDP, without pipeline stages
         context_kinds=("ring", "all-gather", "ulysses", "hybrid"),

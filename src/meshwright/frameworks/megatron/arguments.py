@@ -9,7 +9,12 @@ from meshwright.documents.quoting import Shell
 from meshwright.frameworks.megatron.flags import Arguments, Version, surface
 from meshwright.frameworks.megatron.layout_arguments import decide
 from meshwright.frameworks.megatron.model_arguments import add_model
-from meshwright.frameworks.megatron.precision_arguments import add_dispatcher, add_optimizer, add_precision
+from meshwright.frameworks.megatron.precision_arguments import (
+    add_dispatcher,
+    add_offload,
+    add_optimizer,
+    add_precision,
+)
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
@@ -28,6 +33,7 @@ def groups(case: Case, layout: Layout, version: Version) -> dict[str, Arguments]
     named["LAYOUT"].add("--global-batch-size", case.batch.global_batch_sequences)
     named["LAYOUT"].add("--seq-length", case.batch.sequence_tokens)
     add_dispatcher(named["LAYOUT"], case)
+    add_offload(named["LAYOUT"], case)
     named["SHARDING"].update({flag: value for flag, value in decided.items() if knobs[flag] in _SHARDING})
     add_precision(named["PRECISION"], case)
     add_optimizer(named["OPTIMIZER"], case)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from meshwright.domain.launch import launch_words
+from meshwright.domain.launch import launch_words, offload_words
 from meshwright.frameworks.megatron.flags import parse_version
 from meshwright.frameworks.megatron.hybrid import layers_of, letters, main_pattern
 from meshwright.frameworks.megatron.hybrid_stages import pattern_of
@@ -48,6 +48,10 @@ def _launch(values: Values) -> str | None:
     elif any(values.has(flag) for flag in ("--enable-cuda-graph", "--external-cuda-graph")):
         found["graphs"] = "step" if "full_iteration" in scope else "partial"
     found |= {name: value for flag, name, value in _SWITCHES if values.bool(flag)}
+    if layers := values.int("--cpu-offloading-num-layers", 0):
+        found["offload_layers"] = str(layers)
+    if values.bool("--fine-grained-activation-offloading"):
+        found |= offload_words(values.words("--offload-modules") if values.has("--offload-modules") else ())
     if values.has("--moe-token-dispatcher-type"):
         found["dispatcher"] = "flex" if values.text("--moe-token-dispatcher-type") == "flex" else "alltoall"
     return launch_words(found) or None

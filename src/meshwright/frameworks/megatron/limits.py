@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from meshwright.domain.layout import Full, Selective
+from meshwright.domain.layout import Full, NoRecompute, Selective
 from meshwright.frameworks.megatron.hybrid_limits import HYBRIDS
 from meshwright.frameworks.megatron.layout_arguments import CONTEXT_TYPES, hybrid_inner
 from meshwright.frameworks.megatron.pipeline import split_of
@@ -140,6 +140,12 @@ STRATEGY = (
     Rule("precision-aware", "--use-precision-aware-optimizer only supported with distributed optimizer", _precision_aware, "start"),
     Rule("offload-adam", "--use-precision-aware-optimizer only supported with adam",
          lambda plan: plan.layout.offload and plan.optimizer not in MOMENTS, "start"),
+    Rule("offload-layers", "CPU offloading can be done only for layers less than {layers}",
+         lambda plan: plan.case.launch.offloaded_layers >= plan.case.model.num_layers),
+    Rule("cpu-offloading-pipeline", "Currently there is no support for Pipeline parallelism with CPU offloading",
+         lambda plan: plan.case.launch.offloaded_layers and plan.pp > 1),
+    Rule("offload-recompute", "CPU offloading does not work when activation recomputation is enabled",
+         lambda plan: plan.case.launch.offloaded_layers and not isinstance(plan.layout.recompute, NoRecompute)),
     Rule("fsdp-optimizer", "Megatron-FSDP does not support the {optimizer} optimizer yet.",
          lambda plan: plan.zero >= 2 and plan.optimizer not in {*MOMENTS, "sgd"}),
 )

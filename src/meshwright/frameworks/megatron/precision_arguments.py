@@ -42,6 +42,15 @@ def add_dispatcher(arguments: Arguments, case: Case) -> None:
     arguments.add("--moe-permute-fusion")
 
 
+def add_offload(arguments: Arguments, case: Case) -> None:
+    """Append what waits on the host of activations."""
+    launch = case.launch
+    arguments.add_if(launch.offloaded_layers, "--cpu-offloading-num-layers", launch.offloaded_layers)
+    if launch.offloaded_modules:
+        arguments.add("--fine-grained-activation-offloading")
+        arguments.add("--offload-modules", *launch.offloaded_modules)
+
+
 def add_precision(arguments: Arguments, case: Case) -> None:
     """Append number formats of weights, GEMMs and gradients, and the kernels for attention and loss."""
     precision = case.training.precision
