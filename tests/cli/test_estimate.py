@@ -87,7 +87,7 @@ def test_explain_shows_the_constants_with_their_grade_and_what_moved_them(cli):
     assert {"all", "framework"} <= set(constants["gemm_ratio"]["moved_by"])
     assert constants["pressure_slowdown"] == constants["pressure_slowdown"] | {"grade": "analytic", "moved_by": {}}
     printed = cli(*asked, "--all").out
-    assert "Constants   shipped@" in printed
+    assert "Constants  shipped@" in printed
     assert "at their priors" in printed
     assert cli(*asked, "--calibration", "none", "--json").json["constants"] == []
 
