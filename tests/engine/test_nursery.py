@@ -41,7 +41,7 @@ def test_ranks_know_who_they_are_and_find_each_other(nursery: Nursery) -> None:
 
 
 def test_a_rank_that_raises_or_dies_is_named(nursery: Nursery) -> None:
-    with pytest.raises(NoAnswerError, match="rank [01]: error: ZeroDivisionError"):
+    with pytest.raises(NoAnswerError, match=r"rank [01]: error: ZeroDivisionError"):
         run(nursery, "1 / 0")
     with pytest.raises(NoAnswerError, match=r"rank 1: killed: killed by the system \(signal 9\)"):
         run(nursery, f"{OS}.environ['RANK'] == '1' and {OS}.kill({OS}.getpid(), 9)")
