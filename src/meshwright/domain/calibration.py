@@ -109,6 +109,8 @@ class Constants:
     """Nodes from which they stall where optimizer states are not sharded."""
     stall_replicated_microbatches: Constant
     """Micro-batches from which they stall there."""
+    stall_chance: Constant
+    """Probability that the messages of a pipeline between nodes stall where nothing that is known makes them."""
     pressure_edge_ratio: Constant
     """Reserved over offered memory from which the allocator returns and asks again."""
     pressure_slowdown: Constant

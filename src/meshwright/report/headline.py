@@ -96,6 +96,7 @@ def headline(estimate: Estimate, title: str = "") -> Iterator[RenderableType]:
             *(f"{rate(speed)} {unit}{_between([speed * each for each in faster], rate)}" for speed, unit in speeds),
         )
     )
+    yield from _stalled(estimate)
     yield Pieces(pieces=_memory(estimate))
     if estimate.interval is not None:
         yield Pieces(pieces=_chances(estimate, estimate.interval.level))
@@ -113,6 +114,14 @@ def headline(estimate: Estimate, title: str = "") -> Iterator[RenderableType]:
     if estimate.linearity_baseline_label not in (None, estimate.label):
         yield Text(f"  linearity compares with {estimate.linearity_baseline_label}", style="dim")
     yield Pieces(pieces=(*convention(estimate), f"calibration {estimate.calibration}"), style="dim")
+
+
+def _stalled(estimate: Estimate) -> Iterator[RenderableType]:
+    """The second time that the layout may take, where it may take one of two."""
+    if (second := estimate.stall) is not None:
+        both = f"; 90 % of all runs{_between(second.either_s, seconds)}" if second.either_s else ""
+        share = percent(second.probability, 0)
+        yield Text(f"  in {share} of runs pipeline messages stall: {seconds(second.step_s)} per step{both}", style="yellow")
 
 
 def _bubble(estimate: Estimate) -> str:
