@@ -1,5 +1,6 @@
 """A published run of exactly the planned case that contradicts a plan is said beside it."""
 
+from csv import DictReader
 from dataclasses import replace
 
 import pytest
@@ -7,7 +8,8 @@ import pytest
 import meshwright as mw
 from meshwright.api import measured_beside
 from meshwright.evidence.rows import attempts
-from meshwright.evidence.rows.attempts import KEY, corpus, runs_beside
+from meshwright.evidence.rows.attempts import KEY, cells_of, corpus, runs_beside
+from meshwright.words import seconds
 
 CASE = {"model": "llama3-8b", "device": "h100-sxm", "nodes": 1, "global_batch": 128, "sequence": 8192}
 
@@ -52,6 +54,19 @@ def test_a_layout_that_took_less_than_the_first_plan_is_named_with_what_is_predi
     assert not said(planned, monkeypatch, (other, 1.01 * first.estimate.step_s))
     ((_, values),) = said(planned, monkeypatch, ("tp64 pp1 dp1 mb1 zero0", 0.9 * first.estimate.step_s))
     assert values["here"] == "a layout that cannot be run here" and not values["more"]
+
+
+def test_a_faster_run_is_predicted_as_it_ran_where_that_differs_from_the_case(tmp_path):
+    """NVIDIA's run tiles its collectives and keeps gradients in BF16, which the case does not: that explains the difference."""
+    wanted = {"model": "llama3-70b", "device": "h100-sxm", "nodes": 64, "global_batch": 1024, "sequence": 8192}
+    (note,) = [each for each in mw.plan(mw.PlanRequest(**wanted, top=1)).result.notes if each.id == "plan.measured-faster"]
+    assert "overlap=grad,param,tp,p2p, gradients of 2 bytes, not 4" in note.values["ran"] and not note.values["more"]
+    cells = cells_of(note.values["id"])
+    csv, rows = tmp_path / "one.csv", tmp_path / "rows.csv"
+    csv.write_text("\n".join(",".join(f'"{cell}"' for cell in line) for line in (cells, cells.values())), encoding="utf-8")
+    mw.validate(mw.ValidateRequest(csv=csv, rows=rows))
+    (row,) = DictReader(rows.read_text(encoding="utf-8").splitlines())
+    assert seconds(float(row["predicted_step_s"])) in note.values["ran"]
 
 
 def test_nothing_is_said_of_another_case(planned):

@@ -77,7 +77,9 @@ def test_version(cli):
         (["plan", "--model", "llama3-8b"], "error: unknown option '--model'; the model is named without an option"),
         (["plan", "--nodes"], "error: Option '--nodes' requires an argument."),
         (["--nonsense"], "error: unknown option '--nonsense'"),
-        (["catalog", "a", "b", "c"], "error: too many arguments"),
+        (["catalog", "a", "b", "c"], "error: too many arguments: 'c'; a value with spaces needs quotes"),
+        (["estimate", "llama3-8b", "tp4 pp2"], "error: too many arguments: 'tp4 pp2'; a layout is given as --layout 'tp4 pp2'"),
+        (["plan", "llama3-8b", "tp4", "pp2"], "error: too many arguments: 'tp4 pp2'; a layout is given as --compare 'tp4 pp2'"),
     ],
 )
 def test_usage_errors_are_one_line(cli, arguments, line):

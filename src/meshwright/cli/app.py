@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 from typer.core import TyperGroup
 
-from meshwright.cli.elsewhere import meant
+from meshwright.cli.elsewhere import meant, meant_argument
 from meshwright.cli.overview import PURPOSE, VERBS, VERSION
 from meshwright.cli.words import AsWritten
 from meshwright.errors import InputError, fault, nearest
@@ -95,5 +95,5 @@ def _usage(error: Any, arguments: Sequence[str]) -> InputError:
         hint = meant(option, known) or nearest(option, error.possibilities or (), listing)
         return fault("cli.option", "unknown option {option!r}{hint}", option=option, hint=hint)
     if found := _TOO_MANY.match(reason):
-        return fault("cli.arguments", "too many arguments: {words!r}; a value with spaces needs quotes", words=found[1])
+        return fault("cli.arguments", "too many arguments: {words!r}; {hint}", words=found[1], hint=meant_argument(found[1], verb))
     return fault("cli.usage", "{reason}", reason=reason)

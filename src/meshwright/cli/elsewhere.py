@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 OPTIONS = {
     "--device": ("gpu", "gpu-type", "gpu-model", "gpu-name", "accelerator", "device-type", "hardware"),
     "--devices": ("gpus", "num-gpus", "ngpus", "n-gpus", "num-devices", "world-size", "nproc"),
@@ -30,6 +32,9 @@ KNOBS = {
     "recompute": ("recompute", "activation-checkpointing", "gradient-checkpointing", "recompute-granularity"),
 }
 """Knob of a layout -> options that set it elsewhere; here it is pinned."""
+LABEL_WORD = re.compile(r"(tp|pp|cp|dp|ep|vp|mb|zero)[0-9]+$")
+LAYOUT_OF = {"plan": "--compare"} | dict.fromkeys(("fix", "estimate", "explain", "balance", "dryrun", "pack"), "--layout")
+"""Verb -> its option for a layout."""
 MODEL = ("model", "model-name", "model-path", "hf-model", "checkpoint")
 
 
@@ -48,3 +53,16 @@ def meant(option: str, known: frozenset[str]) -> str:
     if ours:
         return f"; it is {ours[0]!r} here"
     return "; the model is named without an option, right after the verb" if word in MODEL and known & {"--sequence"} else ""
+
+
+def meant_argument(words: str, verb: str) -> str:
+    """A hint for an argument that a verb does not take: the option that a layout belongs to, or quotes.
+
+    >>> meant_argument("tp4 pp2 mb1", "estimate")
+    "a layout is given as --layout 'tp4 pp2 mb1'"
+    >>> meant_argument("two words", "pack")
+    'a value with spaces needs quotes'
+    """
+    if verb in LAYOUT_OF and any(LABEL_WORD.match(word) for word in words.split()):
+        return f"a layout is given as {LAYOUT_OF[verb]} {words!r}"
+    return "a value with spaces needs quotes"

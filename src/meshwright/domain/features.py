@@ -57,6 +57,8 @@ class Features:
     """Several treatments behind each other, each with one number of layers for all chunks."""
     overlaps: tuple[str, ...] = ("grad", "param", "tp", "p2p", "ep")
     """Words of ``overlap=`` that can be switched on."""
+    dispatchers: tuple[str, ...] = ("alltoall",)
+    """Dispatchers of experts that its files can name (``--launch dispatcher=``)."""
     attentions: tuple[AttentionKernel, ...] = ()
     """Attention kernels that it can be told to run; empty: it has no key for them."""
     compiles: bool = False

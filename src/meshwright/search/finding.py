@@ -86,61 +86,93 @@ def find(
     overlap = overlap_for(case, options.risk, able_words) if pins.overlap is None else overlap_of(pins.overlap)
     begin = time.perf_counter()
     counts = Counts(rejected=Counter())
-    pools: list[Finalists] = []
+    levels = [overlap, *(milder(overlap) if pins.overlap is None else ())]
+    leveled: list[list[Finalists]] = [[] for _ in levels]
     for devices in device_counts(case, options.spare_nodes):
         if counts.possible > MOST_EVALUATED:
             break
-        pool = _pool(case, features, options, overlap, devices)
-        pool.front_wanted = not lean
-        for rows in evaluate_grid(pool.space, counts, overlap=overlap, bar=pool, progress=progress):
-            pool.add(rows)
-        pools.append(pool)
+        for place, (level, pools) in enumerate(zip(levels, leveled, strict=True)):
+            told = (counts, progress) if place == 0 else (None, None)
+            pools.append(_pool(case, features, options, level, devices, *told, front=not lean))
     search_s = time.perf_counter() - begin
     asked = _Asked(case=case, runner=runner, learnt=learnt or Learnt(), keeps_overlap=pins.overlap is not None,
                    most=RERANKED + (options.top if lean else max(options.top, LISTED)))
-    refined = _refined(pools, options)
-    candidates = asked.first(refined)
-
-    def filled() -> list[Layout]:
-        """Stages filled anew, as far as the framework runs them."""
-        if not options.refine or not options.balance or options.objective == "memory":
-            return []
-        near = [asked.said(each) for pool in pools for band in pool.near for each in band]
-        return rebalanced(
-            case, features, candidates, near, pins=pins, acceptable=asked.able, refined=refined, said=asked.said,
-            freed=_freed(case, features, options, overlap, asked) if pins.chunked and features.uneven_stages else ((), ()),
-        )
-
-    refused, balanced = 0, []
-    if not candidates and counts.fitting:
-        candidates = _deeper(case, features, options, overlap, pools, asked)
-        balanced = filled()
-        if not candidates and not balanced:
-            refused = len(asked.refused)
-            if able:
-                return Found(
-                    counts=counts, pools=tuple(pools), overlap=overlap, search_s=search_s, plans=(), front=(), riskier=(),
-                    refused=refused,
-                )
-            asked = replace(asked, everything=True)
-            candidates = asked.first(_refined(pools, options))
-            balanced = filled()
-    else:
-        balanced = filled()
-    front = [each for pool in pools for each in ranking.spread(pool.front, ON_FRONT)] if not lean else []
+    every = [pool for pools in leveled for pool in pools]
+    refused = 0
+    candidates, balanced = _finalists(case, features, options, leveled, asked)
+    if not candidates and not balanced and counts.fitting:
+        refused = len(asked.refused)
+        if able:
+            return Found(
+                counts=counts, pools=tuple(leveled[0]), overlap=overlap, search_s=search_s, plans=(), front=(), riskier=(),
+                refused=refused,
+            )
+        asked = replace(asked, everything=True)
+        candidates, balanced = _finalists(case, features, options, leveled[:1], asked)
+    front = [each for pool in every for each in ranking.spread(pool.front, ON_FRONT)] if not lean else []
     of_grid = [each for each in front if asked.able(each.layout)]
     edge = [asked.said(each).layout for each in of_grid]
     plans, rivals = _ranked(asked, [each.layout for each in candidates], balanced, edge, options)
     best = [plan.estimate for plan in plans]
     return Found(
-        counts=counts, pools=tuple(pools), overlap=overlap, search_s=search_s, plans=plans, refused=refused,
+        counts=counts, pools=tuple(leveled[0]), overlap=overlap, search_s=search_s, plans=plans, refused=refused,
         front=tuple(ranking.front([*best, *rivals])), riskier=tuple(ranking.riskier([*best, *rivals], best[0]) if best else ()),
     )
 
 
-def _pool(case: Case, features: Features, options: SearchOptions, overlap: Overlap, devices: int) -> Finalists:
-    space = make_space(case, features, devices, parse_pins(options.pins))
-    return Finalists(space=space, overlap=overlap, objective=options.objective, capacity_bytes=case.capacity_bytes)
+def milder(overlap: Overlap) -> tuple[Overlap, ...]:
+    """What may run beside compute where a framework refuses some of it for a layout, the most first.
+
+    A framework that overlaps the exchanges of experts does so under some schedules and recomputations alone; every other
+    layout is a rival all the same, without them.
+    """
+    fewer = (replace(overlap, expert=False), replace(overlap, expert=False, tensor=False))
+    return tuple(each for each in dict.fromkeys(fewer) if each != overlap)
+
+
+def _pool(
+    case: Case, features: Features, options: SearchOptions, overlap: Overlap, devices: int, counts: Counts | None = None,
+    progress: Progress | None = None, *, front: bool = True,
+) -> Finalists:
+    """The best of the grid on so many devices; ``counts`` counts what was looked at."""
+    return _filled(Finalists(
+        space=make_space(case, features, devices, parse_pins(options.pins)), overlap=overlap, objective=options.objective,
+        capacity_bytes=case.capacity_bytes, front_wanted=front,
+    ), counts, progress)
+
+
+def _filled(pool: Finalists, counts: Counts | None = None, progress: Progress | None = None) -> Finalists:
+    """A pool with the grid of its space looked at."""
+    seen = counts if counts is not None else Counts(rejected=Counter())
+    for rows in evaluate_grid(pool.space, seen, overlap=pool.overlap, bar=pool, progress=progress):
+        pool.add(rows)
+    return pool
+
+
+def _finalists(
+    case: Case, features: Features, options: SearchOptions, leveled: Sequence[Sequence[Finalists]], asked: _Asked
+) -> tuple[list[Candidate], list[Layout]]:
+    """Of each level of overlap the candidates that the framework runs, and the same with stages filled anew.
+
+    Where it runs none of the best, the best thousands are asked. Levels do not compete for places: a search that may overlap
+    more finds at least what one finds that may not.
+    """
+    pins, candidates, balanced = parse_pins(options.pins), [], []
+    for pools in leveled:
+        refined = _refined(pools, options)
+        own = asked.first(refined)
+        if refined and not own:
+            own = _deeper(case, features, options, pools, asked)
+        candidates += own
+        if not options.refine or not options.balance or options.objective == "memory":
+            continue
+        near = [asked.said(each) for pool in pools for band in pool.near for each in band]
+        freed = pins.chunked and features.uneven_stages
+        balanced += rebalanced(
+            case, features, own, near, pins=pins, acceptable=asked.able, refined=refined, said=asked.said,
+            freed=_freed(case, features, options, pools[0].overlap, asked) if freed else ((), ()),
+        )
+    return candidates, balanced
 
 
 def _freed(
@@ -152,11 +184,9 @@ def _freed(
     other numbers of chunks.
     """
     space = make_space(case, features, case.cluster.num_devices, parse_pins(options.pins).freed)
-    pool = Finalists(
-        space=space, overlap=overlap, objective=options.objective, capacity_bytes=case.capacity_bytes, front_wanted=False
-    )
-    for rows in evaluate_grid(space, Counts(rejected=Counter()), overlap=overlap, bar=pool):
-        pool.add(rows)
+    pool = _filled(Finalists(
+        space=space, overlap=overlap, objective=options.objective, capacity_bytes=case.capacity_bytes, front_wanted=False,
+    ))
     shapes: dict[tuple[object, ...], Candidate] = {}
     for each in _refined([pool], options):
         key = ranking.shape(each.layout, trained=not case.training.weights_frozen)
@@ -265,15 +295,15 @@ class _Asked:
 
 
 def _deeper(
-    case: Case, features: Features, options: SearchOptions, overlap: Overlap, pools: Sequence[Finalists], asked: _Asked
+    case: Case, features: Features, options: SearchOptions, pools: Sequence[Finalists], asked: _Asked
 ) -> list[Candidate]:
     """The first candidates that the framework runs among the best thousands, and their neighbours."""
     found: list[list[Candidate]] = []
     for pool in pools:
-        deep = _pool(case, features, options, overlap, pool.space.devices)
-        deep.keep, deep.near_wanted, deep.front_wanted = DEEPER, False, False
-        for rows in evaluate_grid(pool.space, Counts(rejected=Counter()), overlap=overlap, bar=deep):
-            deep.add(rows)
+        deep = _filled(Finalists(
+            space=pool.space, overlap=pool.overlap, objective=options.objective, capacity_bytes=case.capacity_bytes,
+            keep=DEEPER, near_wanted=False, front_wanted=False,
+        ))
         own = asked.first(deep.best)
         known = {each.layout for each in own}
         tried = fitting(pool.space, around(pool.space, list(known)), known=known, after=deep.seen) if options.refine else []

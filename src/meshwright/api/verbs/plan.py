@@ -118,6 +118,7 @@ def plan(request: PlanRequest, *, progress: Progress | None = None) -> PlanAnswe
     Errors:  ``InputError`` with every fault of the request; that nothing fits is a verdict of the answer.
     """
     from meshwright import search
+    from meshwright.api.left_off import left_off
     from meshwright.api.measured_beside import against
     from meshwright.api.packed_search import any_packs, best_packs
     from meshwright.evidence.rows.near import closest
@@ -132,7 +133,7 @@ def plan(request: PlanRequest, *, progress: Progress | None = None) -> PlanAnswe
     features = given.framework.features
     near = closest(given.case)
     if _answered(result):
-        result = replace(result, notes=(*result.notes, *against(given, result, near)))
+        result = replace(result, notes=(*result.notes, *left_off(given, result, options), *against(given, result, near)))
     answer = PlanAnswer(given=given, result=result, closest=near, tried=tried)
     tokens, deadline = values.get("tokens"), values.get("deadline_days")
     if compared is not None and answer.ok:

@@ -45,7 +45,7 @@ BRIDGE = Framework(
     variant=_variant,
     features=Features(
         name="bridge",
-        attentions=("flash", "fused", "math"),
+        attentions=("flash", "fused", "math"), dispatchers=("alltoall", "flex"),
         zero_stages=(0, 1, 2, 3),
         offload_zero_stages=(1, 2, 3),
         instances_divide_experts=True,

@@ -57,7 +57,7 @@ def _features(minor: int) -> Features:
     modules = MODULES if minor >= 14 else tuple(module for module in MODULES if module != "shared_experts")
     return Features(
         name="megatron",
-        attentions=("flash", "fused", "math"),
+        attentions=("flash", "fused", "math"), dispatchers=("alltoall", "flex"),
         instances_divide_experts=True,
         zero_stages=(0, 1, 2, 3) if minor >= 12 else (0, 1),  # 2 and 3: Megatron-FSDP, without pipeline stages
         context_kinds=("ring", "all-gather", "ulysses", "hybrid"),
