@@ -36,10 +36,12 @@ def step_s(made, layout):
 def test_slower_settings_never_make_a_step_shorter(drawn):
     made, layout = drawn
     own = step_s(made, layout)
-    for name, slow in (("deterministic", "on"), ("attention", "auto"), ("host", "plain"), ("routing", "natural")):
+    slower = (("deterministic", "on"), ("attention", "auto"), ("host", "plain"), ("routing", "natural"), ("optimizer", "plain"))
+    for name, slow in slower:
         fast = launched(made, {"routing": "balanced"}) if name == "routing" else made
         assert step_s(launched(fast, {name: slow}), layout) >= step_s(fast, layout) * (1.0 - 1e-12)
-    assert step_s(launched(made, {name: settings_of(made)[name] for name in ("deterministic", "attention", "host")}), layout) == own
+    same = {name: settings_of(made)[name] for name in ("deterministic", "attention", "host", "optimizer")}
+    assert step_s(launched(made, same), layout) == own
 
 
 def test_sinks_fall_back_where_nobody_names_the_back_end_and_other_attention_does_not():

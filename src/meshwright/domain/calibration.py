@@ -127,6 +127,8 @@ class Constants:
     """The same of the backward of attention."""
     fallback_score_bytes: Constant
     """Bytes moved per element of the score matrix by a forward of attention that fell back; its backward moves twice as many."""
+    plain_update_bytes: Constant
+    """Bytes that an Adam update moves per parameter as a list of operators beyond those of one fused kernel, moments in FP32."""
     expert_headroom_ratio: Constant
     """The same in memory."""
     context_bytes: Constant

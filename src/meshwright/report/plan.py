@@ -55,7 +55,7 @@ def plan_report(case: Case, result: PlanResult, closest: Near | None = None) -> 
     yield from stage_memory(winner.estimate)
     yield from time_split(winner.estimate)
     yield Text("  `meshwright estimate ... --layout LABEL --terms` names the formula of every figure", style="dim")
-    yield Text(f"  launched as {launch_line(case)} (see docs/launch.md)", style="dim")
+    yield Padding(Text(f"launched as {launch_line(case)} (see docs/launch.md)", style="dim"), (0, 0, 0, 2))
     yield from notes(result)
     yield from search_summary(result)
 
