@@ -127,10 +127,9 @@ def optimizer_s(states: States, case: Case, *, offload: bool = False) -> Array:
     moved = 2.0 * (precision.master_bytes + optimizer.state_bytes) + precision.gradient_bytes + precision.parameter_bytes
     passes = memory_bound_s(case.implementation.optimizer_passes_bytes * states.reduced_parameters, case.cluster.device, constants)
     if not offload:
-        moved = case.implementation.update_bytes or moved
-        if case.launch.plain_optimizer:
-            moved = moved + constants.plain_update_bytes * (optimizer.state_bytes / ADAM_BYTES)
-        return passes + memory_bound_s(moved * states.owned_parameters, case.cluster.device, constants, kind="adam")
+        share = optimizer.state_bytes / ADAM_BYTES if case.launch.plain_optimizer else 0.0
+        updated = (case.implementation.update_bytes or moved) + constants.plain_update_bytes * share
+        return passes + memory_bound_s(updated * states.owned_parameters, case.cluster.device, constants, kind="adam")
     travel = (precision.gradient_bytes + precision.parameter_bytes) * states.owned_parameters
     return passes + travel / case.cluster.host_link_bytes_per_s + moved * states.owned_parameters / constants.host_adam_bytes_per_s
 
