@@ -47,6 +47,8 @@ class Told:
     """Of the interval of 0.9, in log units."""
     same: bool
     """Whether an own run has its device, framework and precision."""
+    cell: str
+    """Device, framework and precision."""
 
     @property
     def held(self) -> bool:
@@ -85,7 +87,7 @@ def _scored(others: Sequence[Run], given: Sequence[Run], base: CalibrationTable)
         low, high = result.interval.step_s
         found.append(Told(
             own=len(given), error=math.log(run.step_s / result.step_s), half_width=math.log(high / low) / 2.0,
-            same=key_of(run).values()["cell"] in cells,
+            same=key_of(run).values()["cell"] in cells, cell=key_of(run).values()["cell"],
         ))
     return found
 

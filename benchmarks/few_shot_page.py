@@ -77,15 +77,28 @@ def floor(told: Sequence[Told]) -> float:
     return math.expm1(median(abs(each - centre) for each in errors))
 
 
+def floor_of_cells(told: Sequence[Told]) -> float:
+    """Median error that would be left of a source were each row moved by the median error of all others of its cell."""
+    cells: dict[str, list[float]] = {}
+    for each in told:
+        if each.own == 0:
+            cells.setdefault(each.cell, []).append(each.error)
+    left = [abs(error - median([*errors[:place], *errors[place + 1:]])) for errors in cells.values() if len(errors) > 1
+            for place, error in enumerate(errors)]
+    return math.expm1(median(left)) if left else math.nan
+
+
 def said(found: Found) -> str:
     """What the figures mean."""
     three, worse = middle(found, 3), [name for name, told in found.items() if error(told, 3) > error(told, 0) + 0.005]
     verdict = "met" if three <= TARGET else f"missed: {percent(three)}"
     left = percent(median(floor(told) for told in found.values()))
+    cells = percent(median(value for told in found.values() if not math.isnan(value := floor_of_cells(told))))
     return f"""## What it says
 
 - The target, {percent(TARGET)} after three own runs, is **{verdict}**. What is left is not one factor: a source moved by the best
-  single factor that hindsight can find would still be off by {left} (median over sources, column *one factor leaves*).
+  single factor that hindsight can find would still be off by {left} (median over sources, column *one factor leaves*), and with a
+  factor for each device, framework and precision, taken from **all** its other runs, by {cells}.
 - What own runs have in common is told from what is each one's own before anything moves (`evidence/fit/sharing.py`): an error is a
   sum of physical constants, of what all own runs share, of what runs of one model and layouts alike share, and of a part with heavy
   tails that is one run's alone. How far constants may move, and how good predictions of this source are, is summed over: one run

@@ -42,6 +42,16 @@ def test_slower_settings_never_make_a_step_shorter(drawn):
     assert step_s(launched(made, {name: settings_of(made)[name] for name in ("deterministic", "attention", "host")}), layout) == own
 
 
+@examples(15)
+@given(planned())
+def test_an_optimizer_as_a_list_of_operators_costs_time_and_never_saves_memory(drawn):
+    made, layout = drawn
+    plain, fused = (evaluate(launched(made, {"optimizer": each}), layout) for each in ("plain", "fused"))
+    assert float(plain.time.step_s) >= float(fused.time.step_s) * (1.0 - 1e-12)
+    assert (plain.memory.reserved_bytes >= fused.memory.reserved_bytes * (1.0 - 1e-12)).all()
+    assert float(fused.time.step_s) == step_s(made, layout)
+
+
 def test_sinks_fall_back_where_nobody_names_the_back_end_and_other_attention_does_not():
     for model, slower in (("gpt-oss-20b", True), ("qwen3-30b-a3b", False)):
         made = case(model)

@@ -181,6 +181,15 @@ def test_flags_are_read_in_their_spellings():
     assert reading.source.value("compile.enable") is True
 
 
+@pytest.mark.parametrize(
+    ("flags", "launch"),
+    [((), None), (("--optimizer.implementation=fused",), None), (("--optimizer.implementation=foreach",), "optimizer=plain"),
+     (("--optimizer.implementation=for-loop",), "optimizer=plain")],
+)
+def test_an_optimizer_that_is_not_fused_is_a_setting_of_the_launch(flags, launch):
+    assert NEW.read(script(*LLAMA, *flags)).said.launch == launch
+
+
 def test_main_counts_in_tokens():
     reading = NEW.read(script(*LLAMA, "--training.max-context-length 4096", "--training.num-tokens-per-microbatch-per-dp-rank 8192",
                               "--parallelism.pipeline-parallel-degree 2", "--parallelism.num-pp-microbatches 4",

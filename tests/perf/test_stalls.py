@@ -13,7 +13,7 @@ from meshwright.catalog import load_cluster
 from meshwright.perf.arrays import array
 from meshwright.perf.exchange import collective_host_s
 from meshwright.perf.placement import layer_groups
-from meshwright.perf.stalls import Load, beyond, memory_pressure, message_stall_s, stalled_share
+from meshwright.perf.stalls import Load, all_stalled_s, beyond, memory_pressure, message_stall_s, stalled_share
 from strategies import examples, small_case
 
 CASE = small_case()
@@ -76,3 +76,13 @@ def test_hosts_wait_for_each_other_only_beside_a_pipeline_between_nodes():
     assert wait(2, 2, 2) == CONSTANTS.collective_host_s
     assert wait(8, 8, 8) == pytest.approx(CONSTANTS.collective_host_s + 8 * CONSTANTS.collective_skew_s)
     assert wait(16, 16, 4) > 2 * wait(8, 8, 8) - CONSTANTS.collective_host_s
+
+
+@examples(50)
+@given(st.integers(2, 64), st.integers(1, 256))
+def test_stalled_messages_are_a_share_of_all_of_them(stages, microbatches):
+    every = float(all_stalled_s(stages, microbatches, CONSTANTS))
+    certain = load(nodes=1e6, num_microbatches=microbatches)
+    assert float(message_stall_s(stages, certain, CONSTANTS)) == pytest.approx(every, rel=1e-9)
+    assert float(message_stall_s(stages, load(num_microbatches=microbatches), CONSTANTS)) <= every
+    assert float(all_stalled_s(1, microbatches, CONSTANTS)) == 0.0

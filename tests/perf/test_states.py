@@ -118,3 +118,15 @@ def test_the_optimizer_step_moves_its_states_and_offload_is_bound_by_the_host():
     on_device = float(optimizer_s(states, CASE))
     assert on_device == pytest.approx(DENSE * (2 * 12 + 4 + 2 + CASE.implementation.optimizer_passes_bytes) / bandwidth)
     assert float(optimizer_s(states, CASE, offload=True)) > on_device
+
+
+def test_an_update_by_a_list_of_operators_passes_over_the_states_more_often_and_holds_one_moment_more():
+    """By hand: eight operators of AdamW move 8 + 12 + 8 + 12 + 8 + 8 + 8 + 16 bytes a parameter, one kernel 28."""
+    shards = Shards(optimizer=array(4), gradient=array(1), parameter=array(1), expert_data_parallel=array(4))
+    plain = replace(CASE, launch=replace(CASE.launch, plain_optimizer=True))
+    states, more = (training_states(array(DENSE), array(0.0), array(0.0), shards, each) for each in (CASE, plain))
+    bandwidth = CASE.cluster.device.memory_bytes_per_s * CASE.calibration.constants.memory_ratio
+    extra_s = float(optimizer_s(more, plain)) - float(optimizer_s(states, CASE))
+    assert extra_s == pytest.approx(DENSE / 4 * (80 - 28) / bandwidth)
+    assert float(more.step_bytes - states.step_bytes) == pytest.approx(DENSE / 4 * 4)
+    assert float(optimizer_s(more, plain, offload=True)) == float(optimizer_s(states, CASE, offload=True))

@@ -56,7 +56,7 @@ CASE = (
     Field(name="implementation", metavar="NAME", panel=_TRAINER,
           help="Kernels and buffers as this implementation has them [default: the framework's]."),
     Field(name="launch", parse=_launch, metavar="WORDS", panel=_TRAINER,
-          help='How the run is launched: "graphs=none deterministic=on attention=auto host=plain routing=natural '
+          help='How the run is launched: "graphs=none deterministic=on attention=auto host=plain routing=natural optimizer=plain '
                'offload_modules=expert_fc1" '
                "[default: as the files say, else as performance recipes do]."),
     Field(name="calibration", metavar="none|NAME|FILE", panel=_TRAINER,

@@ -109,6 +109,8 @@ class Constants:
     """Nodes from which they stall where optimizer states are not sharded."""
     stall_replicated_microbatches: Constant
     """Micro-batches from which they stall there."""
+    stall_chance: Constant
+    """Probability that the messages of a pipeline between nodes stall where nothing that is known makes them."""
     pressure_edge_ratio: Constant
     """Reserved over offered memory from which the allocator returns and asks again."""
     pressure_slowdown: Constant
@@ -125,6 +127,8 @@ class Constants:
     """The same of the backward of attention."""
     fallback_score_bytes: Constant
     """Bytes moved per element of the score matrix by a forward of attention that fell back; its backward moves twice as many."""
+    plain_update_bytes: Constant
+    """Bytes that an Adam update moves per parameter as a list of operators beyond those of one fused kernel, moments in FP32."""
     expert_headroom_ratio: Constant
     """The same in memory."""
     context_bytes: Constant

@@ -123,6 +123,16 @@ class Interval:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Stall:
+    """The second of two times that a layout takes: what it takes in the runs whose pipeline messages stall."""
+
+    probability: float
+    step_s: float
+    either_s: tuple[float, float] | None
+    """The interval over both: it holds as large a share of all runs as ``Estimate.interval`` of those that do not stall."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
     """One layout, predicted. Names are those of the contract; sizes in bytes, times in seconds, ratios 0..1."""
 
@@ -162,6 +172,8 @@ class Estimate:
     """The figures behind the figures, in the order in which they are explained."""
     grades: Mapping[str, Grade] | None = None
     interval: Interval | None = None
+    stall: Stall | None = None
+    """None where messages cannot stall by chance, or where it would not be told from the usual error."""
     host_memory_bytes: HostMemory | None = None
     """``host_memory_per_node_bytes`` by part."""
     linearity_baseline_label: str | None = None

@@ -28,6 +28,8 @@ class Launch:
     """The framework itself chooses the back end of attention, and falls back where its fused kernels have no answer: sinks."""
     plain_host: bool = False
     """Processes are not bound to the cores beside their device, and Python collects garbage when it likes."""
+    plain_optimizer: bool = False
+    """The update is PyTorch's list of operators (``foreach``), each a pass over the states, not one fused kernel."""
     offloaded_layers: int = 0
     """Layers whose saved tensors go to the host in the forward and come back before their backward; what they take there is
     in no figure of host memory."""
@@ -51,7 +53,7 @@ AS_RECIPES = Launch()
 SETTINGS: Mapping[str, tuple[str, ...]] = {
     "graphs": ("none", "partial", "step"), "deterministic": ("off", "on"), "attention": ("named", "auto"),
     "host": ("bound", "plain"), "routing": ("balanced", "natural"), "dispatcher": ("alltoall", "flex"),
-    "checkpoints": ("device", "host"),
+    "checkpoints": ("device", "host"), "optimizer": ("fused", "plain"),
 }
 """Setting of a launch -> its values, as ``--launch`` takes them."""
 COUNTS: Mapping[str, int] = {"offload_layers": 10_000, "slice_tokens": 100_000_000}

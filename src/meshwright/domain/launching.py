@@ -33,7 +33,8 @@ def launched(case: Case, settings: Mapping[str, str]) -> Case:
     launch = replace(
         launch, deterministic=_on(settings, "deterministic", launch.deterministic),
         attention_by_default=_on(settings, "attention", launch.attention_by_default),
-        plain_host=_on(settings, "host", launch.plain_host), given=launch.given | settings.keys(),
+        plain_host=_on(settings, "host", launch.plain_host),
+        plain_optimizer=_on(settings, "optimizer", launch.plain_optimizer), given=launch.given | settings.keys(),
         offloaded_checkpoints=_on(settings, "checkpoints", launch.offloaded_checkpoints),
         offloaded_layers=int(settings.get("offload_layers", launch.offloaded_layers)),
         slice_tokens=int(settings.get("slice_tokens", launch.slice_tokens)),
@@ -56,6 +57,7 @@ def settings_of(case: Case) -> dict[str, str]:
     found = {
         "graphs": graphs, "deterministic": "on" if launch.deterministic else "off",
         "attention": "auto" if launch.attention_by_default else "named", "host": "plain" if launch.plain_host else "bound",
+        "optimizer": "plain" if launch.plain_optimizer else "fused",
     }
     if case.model.is_moe:
         found["routing"] = "balanced" if case.training.balanced_routing else "natural"

@@ -14,7 +14,10 @@ if TYPE_CHECKING:
     from meshwright.domain.case import Case
     from meshwright.domain.layout import Layout
 
-BEST = {"deterministic": "off", "attention": "named", "host": "bound", "routing": "balanced", "dispatcher": "flex", **OFF}
+BEST = {
+    "deterministic": "off", "attention": "named", "host": "bound", "routing": "balanced", "dispatcher": "flex",
+    "optimizer": "fused", **OFF,
+}
 """Setting -> the value that costs least. Graphs: of the step, or of parts where the host must read how tokens are routed."""
 
 

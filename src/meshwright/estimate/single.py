@@ -12,6 +12,7 @@ from meshwright.domain import estimate as values
 from meshwright.domain.layout import Full, NoRecompute, Selective
 from meshwright.estimate.breakdown import breakdown
 from meshwright.estimate.certainty import LEVEL, around, fitting, grades, interval, memory_curve, regime
+from meshwright.estimate.chance import stall_of
 from meshwright.estimate.costs import vocabulary_rows
 from meshwright.estimate.evaluate import Evaluation, evaluate, split_of
 from meshwright.estimate.host_memory import host_memory
@@ -121,6 +122,10 @@ def estimate(
     mfu = work / step_s / devices / peak
     allocated = float(memory.allocated_bytes[fullest])
     known, host = case.calibration.uncertainty, host_memory(case, evaluation)
+    ends = interval(
+        known, regime(case, layout, mfu_ratio=mfu, reserved_bytes=float(reserved[fullest])), step_s, allocated,
+        float(reserved[fullest]), curve,
+    )
     return values.Estimate(
         label=name_of(case, layout),
         layout=layout,
@@ -157,10 +162,8 @@ def estimate(
             case, evaluation, spent, model_flops=work, peak_flops_per_s=peak, devices=devices, simulated=evaluation is not closed,
         ),
         grades=grades(known),
-        interval=interval(
-            known, regime(case, layout, mfu_ratio=mfu, reserved_bytes=float(reserved[fullest])), step_s, allocated,
-            float(reserved[fullest]), curve,
-        ),
+        interval=ends,
+        stall=stall_of(case, layout, step_s, float(time.stall_s), ends),
     )
 
 

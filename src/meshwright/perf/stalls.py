@@ -95,6 +95,18 @@ def message_stall_s(pipeline_parallel: Number, load: Load, constants: Constants)
     Source:  nanotron parallel/pipeline_parallel/p2p.py; playbook rows over 64 nodes: 0.57-0.65 s a micro-batch for two stages,
              1.0-1.25 s for 4 to 32.
     """
-    stages, m = array(pipeline_parallel), load.num_microbatches
-    messages = 2.0 * np.minimum(stages - 1.0, 2.0) * m + 2.0 * (stages - 1.0)
-    return stalled_share(load, constants) * constants.stall_s * messages
+    return stalled_share(load, constants) * all_stalled_s(pipeline_parallel, load.num_microbatches, constants)
+
+
+def all_stalled_s(pipeline_parallel: Number, num_microbatches: Number, constants: Constants) -> Array:
+    """Time that messages add to a step of which every one stalls.
+
+        T (2 min(P - 1, 2) m + 2 (P - 1))
+
+    Symbols: those of ``message_stall_s``.
+    Shapes:  everything broadcasts.
+    Units:   s.
+    Source:  ``message_stall_s``.
+    """
+    stages = array(pipeline_parallel)
+    return constants.stall_s * (2.0 * np.minimum(stages - 1.0, 2.0) * array(num_microbatches) + 2.0 * (stages - 1.0))

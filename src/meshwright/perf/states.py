@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 
 FULL_PRECISION_BYTES = 4.0
+ADAM_BYTES = 8.0
+"""Two moments in FP32: what ``plain_update_bytes`` is of."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,8 +66,8 @@ def training_states(dense: Array, experts: Array, adapters: Array, shards: Shard
     Symbols: P_d, P_e parameters of the rank before data-parallel sharding, dense and expert; K shards, k = min(K, expert data
              parallelism); w, g, c, o bytes of weight, gradient, master copy and moments; x 16-bit gradients beside FP32 ones; u
              what the update holds beside (``update_gradient_bytes``), v what it holds when activations are gone
-             (``step_gradient_bytes``), where gradients are of 16 bits, and ``weight_cast_bytes`` in any case; no v where the
-             optimizer runs on the host.
+             (``step_gradient_bytes``), where gradients are of 16 bits, and ``weight_cast_bytes`` in any case; as a list of operators
+             v grows by one moment, the square roots; no v where the optimizer runs on the host.
              Frozen weights have parameters only; their adapters have all three, whole.
     Shapes:  everything broadcasts.
     Units:   parameters -> bytes.
@@ -80,6 +82,8 @@ def training_states(dense: Array, experts: Array, adapters: Array, shards: Shard
     step = precision.weight_cast_bytes + (0.0 if full else case.implementation.step_gradient_bytes)
     if not full:
         state += case.implementation.update_gradient_bytes
+    if case.launch.plain_optimizer:
+        step += optimizer.state_bytes / 2.0
     held = dense / shards.parameter + experts / shards.of_experts(shards.parameter)
     if case.training.weights_frozen:
         return States(
@@ -115,11 +119,12 @@ def optimizer_s(states: States, case: Case, *, offload: bool = False) -> Array:
     whole gradients, however they are sharded afterwards. On the host the gradient travels down, the weight up, and host memory
     is the bound.
 
-        device  (2 (c + o) + g + w) P_o + q P_g  over the device's memory bandwidth;   u P_o + q P_g by plain operators
+        device  (2 (c + o) + g + w) P_o + q P_g  over the device's memory bandwidth;   u P_o + q P_g where tables say u;
+                b o / 8 P_o more as a list of operators (``Launch.plain_optimizer``)
         host    (g + w) P_o / link + (2 (c + o) + g + w) P_o / host
 
     Symbols: P_o parameters updated here; P_g parameters whose whole gradients pass through; q ``optimizer_passes_bytes``; u
-             ``update_bytes``.
+             ``update_bytes``; b ``plain_update_bytes``, of Adam's two FP32 moments.
     Shapes:  the fields of ``states``.
     Units:   s.
     Source:  itemised as in SimuMax _compute_optim_time (docs/sources.md#memory-bound-operators).
@@ -128,8 +133,9 @@ def optimizer_s(states: States, case: Case, *, offload: bool = False) -> Array:
     moved = 2.0 * (precision.master_bytes + optimizer.state_bytes) + precision.gradient_bytes + precision.parameter_bytes
     passes = memory_bound_s(case.implementation.optimizer_passes_bytes * states.reduced_parameters, case.cluster.device, constants)
     if not offload:
-        moved = case.implementation.update_bytes or moved
-        return passes + memory_bound_s(moved * states.owned_parameters, case.cluster.device, constants, kind="adam")
+        share = optimizer.state_bytes / ADAM_BYTES if case.launch.plain_optimizer else 0.0
+        updated = (case.implementation.update_bytes or moved) + constants.plain_update_bytes * share
+        return passes + memory_bound_s(updated * states.owned_parameters, case.cluster.device, constants, kind="adam")
     travel = (precision.gradient_bytes + precision.parameter_bytes) * states.owned_parameters
     return passes + travel / case.cluster.host_link_bytes_per_s + moved * states.owned_parameters / constants.host_adam_bytes_per_s
 

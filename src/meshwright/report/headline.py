@@ -71,6 +71,7 @@ def headline(estimate: Estimate, title: str = "") -> Iterator[Block]:
         words(figure(estimate.mfu_ratio, percent, tone="strong"), Run(" MFU", "strong"), _between(share, percent)),
         *(words(figure(speed, rate), f" {unit}{_between([speed * each for each in faster], rate)}") for speed, unit in speeds),
     )
+    yield from _stalled(estimate)
     yield pieces(*_memory(estimate))
     if estimate.interval is not None:
         yield pieces(*_chances(estimate, estimate.interval.level))
@@ -91,6 +92,15 @@ def headline(estimate: Estimate, title: str = "") -> Iterator[Block]:
     if estimate.linearity_baseline_label not in (None, estimate.label):
         yield line(f"linearity compares with {estimate.linearity_baseline_label}", kind="small", indent=2)
     yield pieces(*convention(estimate), f"calibration {estimate.calibration}", kind="small")
+
+
+def _stalled(estimate: Estimate) -> Iterator[Block]:
+    """The second time that the layout may take, where it may take one of two."""
+    if (second := estimate.stall) is not None:
+        both = f"; 90 % of all runs{_between(second.either_s, seconds)}" if second.either_s else ""
+        share, step = figure(second.probability, percent, 0, tone="warn"), figure(second.step_s, seconds, tone="warn")
+        told = (Run("in ", "warn"), share, Run(" of runs pipeline messages stall: ", "warn"), step, Run(f" per step{both}", "warn"))
+        yield line(*told, indent=2)
 
 
 def _bubble(estimate: Estimate) -> str:

@@ -77,6 +77,7 @@ def estimate_view(estimate: Estimate) -> Document:
     view["stages"] = [stage_view(stage) for stage in estimate.stages]
     view["time"] = {part.name: number(getattr(estimate.time, part.name)) for part in fields(estimate.time)}
     view["interval"] = plain(estimate.interval)
+    view["stall"] = plain(estimate.stall)
     view["calibration"] = estimate.calibration
     view["grades"] = dict(estimate.grades or {})
     view |= {name: plain(getattr(estimate, name)) for name in _EXTRA}

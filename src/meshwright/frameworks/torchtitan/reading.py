@@ -86,6 +86,7 @@ def interpret(source: Source, given: Given, release: str) -> Reading:
         gradient_dtype="fp32" if values.text(_T + "mixed_precision_reduce", "float32") == "float32" else None,
         optimizer="adamw" if values.text("optimizer.name", "AdamW") == "AdamW" else None,
         task="sft" if registered is not None and registered.task == "sft" else "pretrain", figures=_figures(file),
+        launch=None if values.text("optimizer.implementation", "fused").startswith("fused") else "optimizer=plain",
     )
     return Reading(
         framework="torchtitan", version=release, source=source, said=said, layout=None if fatal else layout,

@@ -1,0 +1,59 @@
+"""Layouts that take one of two times: pipeline messages that stall by chance."""
+
+from dataclasses import replace
+from io import StringIO
+
+import pytest
+
+from meshwright.catalog import calibration
+from meshwright.domain.layout import Layout
+from meshwright.estimate import estimate
+from meshwright.report.console import show
+from meshwright.report.headline import headline
+from strategies import small_case
+
+LAYOUT = Layout(tensor_parallel=4, pipeline_parallel=4, data_parallel=4, num_microbatches=16, optimizer_shards=4)
+
+
+def case_of(implementation="nanotron", known="shipped", **options):
+    case = small_case(devices=64, batch=64, implementation=implementation, **options)
+    return replace(case, calibration=calibration(known, case.cluster, framework=case.implementation.family, precision="bf16"))
+
+
+def with_constants(case, **changes):
+    constants = replace(case.calibration.constants, **changes)
+    return replace(case, calibration=replace(case.calibration, constants=constants))
+
+
+def test_the_second_time_is_that_of_a_run_whose_every_message_stalls():
+    case = case_of()
+    usual = estimate(case, LAYOUT)
+    stalled = estimate(with_constants(case, stall_nodes=1e-3), LAYOUT)
+    assert usual.stall is not None
+    assert usual.stall.step_s == pytest.approx(stalled.step_s, rel=1e-9)
+    assert usual.stall.probability == case.calibration.constants.stall_chance
+    low, high = usual.stall.either_s
+    assert low == usual.interval.step_s[0]
+    assert high / usual.stall.step_s == pytest.approx(usual.interval.step_s[1] / usual.step_s)
+
+
+def test_nothing_is_said_of_a_run_that_stalls_anyway_of_one_node_of_one_stage_and_of_other_frameworks():
+    case = case_of()
+    assert estimate(with_constants(case, stall_nodes=1e-3), LAYOUT).stall is None
+    one_stage = replace(LAYOUT, pipeline_parallel=1, data_parallel=16, num_microbatches=4, optimizer_shards=16)
+    assert estimate(case, one_stage).stall is None
+    assert estimate(case_of(per_node=64), LAYOUT).stall is None
+    assert estimate(case_of("megatron-te"), LAYOUT).stall is None
+
+
+def test_a_stall_within_the_usual_error_is_no_second_time():
+    assert estimate(with_constants(case_of(), stall_s=1e-5), LAYOUT).stall is None
+
+
+def test_without_a_calibration_the_second_time_has_no_interval_and_is_said_all_the_same():
+    found = estimate(case_of(known="none"), LAYOUT)
+    assert found.stall is not None
+    assert found.stall.either_s is None
+    said = StringIO()
+    show(headline(found), said)
+    assert "in 8 % of runs pipeline messages stall" in said.getvalue()
