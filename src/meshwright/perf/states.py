@@ -66,8 +66,8 @@ def training_states(dense: Array, experts: Array, adapters: Array, shards: Shard
     Symbols: P_d, P_e parameters of the rank before data-parallel sharding, dense and expert; K shards, k = min(K, expert data
              parallelism); w, g, c, o bytes of weight, gradient, master copy and moments; x 16-bit gradients beside FP32 ones; u
              what the update holds beside (``update_gradient_bytes``), v what it holds when activations are gone
-             (``step_gradient_bytes``), where gradients are of 16 bits, and ``weight_cast_bytes`` in any case; as a list of operators
-             v grows by one moment, the square roots; no v where the optimizer runs on the host.
+             (``step_gradient_bytes``), where gradients are of 16 bits, and ``weight_cast_bytes`` in any case; as a list of
+             operators v grows by one moment, the square roots; no v where the optimizer runs on the host.
              Frozen weights have parameters only; their adapters have all three, whole.
     Shapes:  everything broadcasts.
     Units:   parameters -> bytes.
