@@ -11,7 +11,8 @@ from meshwright.errors import InputError
     ("M", 2**20), ("m", 2**20), ("g", 2**30),
 ])
 def test_every_suffix_of_a_size(suffix, factor):
-    assert size(f"12.5{suffix}") == size(f" 12.5 {suffix} ") == 12.5 * factor
+    number = 12.5e9 if factor == 1 else 12.5
+    assert size(f"{number}{suffix}") == size(f" {number} {suffix} ") == number * factor
 
 
 @pytest.mark.parametrize(("suffix", "binary", "decimal"), [
@@ -33,3 +34,9 @@ def test_a_fault_shows_the_word_as_it_was_written(parse):
         with pytest.raises(InputError) as raised:
             parse(word)
         assert repr(word) in str(raised.value)
+
+
+def test_a_bare_number_of_bytes_that_nobody_means_is_a_slip():
+    with pytest.raises(InputError, match="as in 60GiB"):
+        size("60")
+    assert size("60e9") == 60e9

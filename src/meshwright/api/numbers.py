@@ -168,13 +168,17 @@ def _whole(value: float, word: str) -> int:
     return int(value)
 
 
+BARE = 1e6
+"""Bytes below which nobody means bytes."""
 _BYTES = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30, "g": 2**30, "m": 2**20}
 
 
 def size(word: str) -> float:
-    """Bytes: ``61.2GiB``, ``48874M`` (binary, as logs have it), ``65e9``."""
+    """Bytes: ``61.2GiB``, ``48874M`` (binary, as logs have it), ``65e9``; a number without unit below ``BARE`` is a slip."""
     found = re.fullmatch(r"\s*([0-9][0-9_.]*(?:e[+-]?[0-9]+)?)\s*([A-Za-z]*)\s*", word)
     factor = _BYTES.get(found[2].lower()) if found else None
     if found is None or factor is None:
         raise fault("number.bytes", "{word!r} is no size in bytes; write it as in 61.2GiB or 65e9", word=word)
+    if not found[2] and positive(found[1]) < BARE:
+        raise fault("number.unit", "{word!r} would be bytes; write its unit, as in {word}GiB", word=word.strip())
     return within("memory", positive(found[1]) * factor, word)

@@ -13,6 +13,7 @@ from meshwright.api import numbers
 from meshwright.api.beside import is_prose, of_the_run
 from meshwright.api.cases import check_names, setup
 from meshwright.api.fields import Faults, Field, Values
+from meshwright.api.likely import likely_framework
 from meshwright.api.numbers import MOST
 from meshwright.api.options import CASE
 from meshwright.documents.quoting import command, export
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
 _OWN = {"model", "framework"}
 FILES = (
     Field(name="files", kind="arguments", metavar="FILE...", help="Configuration files and launch scripts of one training."),
-    Field(name="from_", metavar="NAME[@VERSION]", panel="Trainer", help="The framework that the files are for."),
+    Field(name="from_", metavar="NAME[@VERSION]", panel="Trainer",
+          help="The framework that the files are for [default: the one whose keys they hold]."),
     Field(name="arguments", parse=numbers.words, metavar="WORDS", panel="Trainer",
           help='Arguments that the script is called with, in one word: "8 /data"; NAME=VALUE in front of them sets variables.'),
     *(replace(field, kind="option", metavar="MODEL", panel="Model") for field in CASE if field.name == "model"),
@@ -92,8 +94,6 @@ def take(values: Values, faults: Faults, texts: Sequence[File] = ()) -> Taken:
     found: dict[str, Any] = {}
     if not (texts or values["files"]) and "files" not in faults.failed:
         faults.add("import.files", "FILE is missing: configuration files or launch scripts")
-    if "from_" not in values and "from_" not in faults.failed:
-        faults.add("import.from", "--from is missing: the framework that the files are for")
     with faults.at("from_"):
         if "from_" in values:
             found["framework"] = framework(values["from_"])
@@ -110,8 +110,11 @@ def take(values: Values, faults: Faults, texts: Sequence[File] = ()) -> Taken:
         with faults:
             open_source(files)
     faults.check()
+    told: list[Message] = []
+    if "framework" not in found:
+        found["framework"], *told = likely_framework(files)
     named, model = found["framework"], found.get("model")
-    version = values["from_"].partition("@")[2] or None
+    version = values.get("from_", "").partition("@")[2] or None
     size = _size(values)
     reading = named.read(files, version=version and named.version, given=_given(values, model, size))
     _refuse_strange(named.at(reading.version), reading)
@@ -125,19 +128,18 @@ def take(values: Values, faults: Faults, texts: Sequence[File] = ()) -> Taken:
     missing = tuple(name for name in _NEEDED if name not in merged and not _known_otherwise(name, merged))
     case, impossible = (None, ()) if missing else _case(values, merged)
     return Taken(
-        framework=named.at(reading.version), reading=_with(reading, beside), model=model, case=case, missing=missing,
+        framework=named.at(reading.version), reading=_with(reading, beside, told), model=model, case=case, missing=missing,
         impossible=impossible, size=size,
         asked=_asked(values, packed=not _counts_samples(named, reading)), why_release=why,
     )
 
 
-def _with(reading: Reading, beside: Sequence[str]) -> Reading:
-    """The reading with what was left out of it among its remarks."""
-    if not beside:
-        return reading
-    names = ", ".join(sorted({PurePath(path).name for path in beside}))
-    left = Message("import.beside", "left out, for it stands beside the run: {names}", {"names": names})
-    return replace(reading, source=replace(reading.source, remarks=(*reading.source.remarks, left)))
+def _with(reading: Reading, beside: Sequence[str], told: Sequence[Message]) -> Reading:
+    """The reading with whose files they were taken for and what was left out of it among its remarks."""
+    if beside:
+        names = ", ".join(sorted({PurePath(path).name for path in beside}))
+        told = [*told, Message("import.beside", "left out, for it stands beside the run: {names}", {"names": names})]
+    return replace(reading, source=replace(reading.source, remarks=(*reading.source.remarks, *told))) if told else reading
 
 
 def wanted(missing: Sequence[str]) -> str:

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from meshwright.frameworks.settings import Severity
 
 _SEVERITIES: dict[str, Severity] = {
-    "json.comment": "error", "source.twice": "advice", "import.beside": "advice", "shell.unknown": "advice",
-    "shell.condition": "advice", "shell.undecided": "advice", "launch.count": "error",
+    "json.comment": "error", "source.twice": "advice", "import.beside": "advice", "import.taken": "advice",
+    "shell.unknown": "advice", "shell.condition": "advice", "shell.undecided": "advice", "launch.count": "error",
 }
 """Remarks that are no warning. What only the running script knows is one where a setting depends on it: then the reading
 says so."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from meshwright.frameworks import framework, frameworks
@@ -34,3 +35,8 @@ def owner_of(keys: tuple[str, ...], *, without: str = "") -> Framework | None:
         alike = sum(key.partition(".")[0] in sections for key in known) / len(known)
         best = max(best, (share, alike, name))
     return framework(best[2]) if best[2] else None
+
+
+def signed(fork: Framework, text: str) -> bool:
+    """Whether files name what only a fork's scripts do (``Facts.signs``): it takes the flags of what it comes from."""
+    return bool(re.search(fork.facts.signs, text, re.IGNORECASE))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from functools import cache
 from typing import TYPE_CHECKING
 
 from meshwright.documents.source import File
 from meshwright.errors import InputError
 from meshwright.frameworks import framework, frameworks
-from meshwright.frameworks.owners import owner_of
+from meshwright.frameworks.owners import owner_of, signed
 from meshwright.lint.found import Found
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ def framework_of(keys: tuple[str, ...], text: str) -> Framework | None:
     A fork takes the flags of what it comes from: a script that names nothing of the fork is the other's.
     """
     found = owner_of(keys) if len(keys) >= _FEW else None
-    if found is not None and found.facts.fork_of and not re.search(found.facts.signs, text, re.IGNORECASE):
+    if found is not None and found.facts.fork_of and not signed(found, text):
         return framework(found.facts.fork_of)
     return found
 

@@ -172,8 +172,11 @@ def _check(values: Values, faults: Faults) -> None:
         faults.add("fix.framework", "--from already names the framework of the files", path="--framework")
     if "layout" in values and "arguments" in values:
         faults.add("fix.arguments", "are those of a script: there is none with --layout", path="--arguments")
-    if not {"from_", "layout"} & (set(values) | faults.failed):
-        faults.add("fix.what", "FILE... with --from NAME, MODEL with --layout LABEL, or --request PLAN: what is to be fixed?")
+    files = any(_exists(each) for each in values["files"])
+    if files and "framework" in values and not {"from_", "layout", "request"} & set(values):
+        faults.add("fix.framework", "names the framework of a layout; that of files is named by --from", path="--framework")
+    if not files and not {"from_", "layout"} & (set(values) | faults.failed):
+        faults.add("fix.what", "FILE..., MODEL with --layout LABEL, or --request PLAN: what is to be fixed?")
     if "layout" in values and values["apply"]:
         faults.add("fix.apply", "changes files: give them with --from", path="--apply")
 
@@ -213,7 +216,7 @@ def _question(values: Values, faults: Faults, messages: tuple[OutOfMemory, ...])
     from meshwright.fix import FixQuestion
 
     originals: dict[str, str] = {}
-    if not {"from_", "layout"} & (set(values) | faults.failed):
+    if not values["files"] and not {"from_", "layout"} & (set(values) | faults.failed):
         check_names(values, faults)
         faults.check()
     if "layout" in values or ("layout" in faults.failed and "from_" not in values):

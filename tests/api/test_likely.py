@@ -1,0 +1,42 @@
+"""Whose files they are, where nobody says it: what a framework's writer wrote is read as its own."""
+
+from __future__ import annotations
+
+import pytest
+from tests.draws import draws
+
+from meshwright.api.beside import of_the_run
+from meshwright.api.likely import likely_framework
+from meshwright.errors import InputError
+from meshwright.frameworks import File, framework, frameworks
+from meshwright.testing import legal_plans
+
+ALIKE = {"mindspeed-core-ms": {"mindspeed-core-ms", "mindformers", "mindspeed-llm"}}
+"""MindSpeed-Core-MS takes files of MindFormers or flags of MindSpeed-LLM, by release: the remark says that both know them."""
+
+
+@pytest.mark.parametrize("name", frameworks())
+def test_what_a_writer_wrote_is_known_as_its_own(name):
+    runner = framework(name)
+    for release in {runner.releases[0], runner.releases[-1]} if runner.releases else {None}:
+        for case, layout in legal_plans(f"{name}@{release}" if release else name, draws(4), seed=5):
+            files = runner.at(release).for_case(case).write(case, layout)
+            of_it = of_the_run([file.path for file in files])[0]
+            found, told = likely_framework([file for file in files if file.path in of_it])
+            assert found.name in ALIKE.get(name, {name}), (release, str(told))
+            assert found.name == name or runner.title in str(told)
+
+
+def test_flags_that_a_fork_shares_are_those_of_what_it_comes_from():
+    flags = "torchrun --nproc_per_node 8 pretrain_gpt.py --tensor-model-parallel-size 2 --micro-batch-size 1 --num-layers 4\n"
+    found, told = likely_framework([File(path="train.sh", text=flags)])
+    assert found.name == "megatron"
+    assert "MindSpeed-LLM" in str(told)
+    found, _ = likely_framework([File(path="train.sh", text="export HCCL_CONNECT_TIMEOUT=1200\n" + flags)])
+    assert found.name == "mindspeed-llm"
+
+
+@pytest.mark.parametrize("text", ["a: 1\nb: {c: 2}\n", "tensor_model_parallel: 1\nlr: 2\nbatch: 3\n"])
+def test_files_of_nobody_are_asked_about(text):
+    with pytest.raises(InputError, match="--from is missing"):
+        likely_framework([File(path="x.yaml", text=text)])
