@@ -106,8 +106,7 @@ def test_bad_files_are_one_line_each(cli, tmp_path, verb):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([], ["FILE is missing", "--from is missing"]),
-        (["FILE"], ["--from is missing"]),
+        ([], ["FILE is missing"]),
         (["FILE", "--from", "picotrn"], ["did you mean picotron"]),
         (["FILE", "--from", "picotron@9"], ["is unknown; known: 59714b1"]),
         (["FILE", "--from", "nanotron"], ["holds no key of nanotron"]),
