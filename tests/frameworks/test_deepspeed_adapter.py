@@ -201,6 +201,7 @@ LIMITS = {
                                                                                   "expert_tensor_parallel": 2}),
     "expert-preset": ({"model": "gpt-oss-120b"}, {"expert_parallel": 8}),
     "tensor-and-sequence": ({}, {"tensor_parallel": 2, "context_parallel": 2}),
+    "context-mixers": ({"model": "nemotron-h-8b"}, {"context_parallel": 2, "zero": 3, "context_kind": "ulysses"}),
     "experts-stage-3": ({"model": MOE}, {"expert_parallel": 2, "context_parallel": 2, "zero": 3}),
     "experts-hpz": ({"model": MOE}, {"expert_parallel": 2, "zero": 3, "parameter_shards": 8}),
     "offload": ({}, {"offload": ("optimizer",)}), "offload-optimizer": ({"optimizer": "sgd"}, {"zero": 1,

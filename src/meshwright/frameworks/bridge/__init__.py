@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 
 from meshwright.domain.features import Features
 from meshwright.frameworks.base import Framework
@@ -14,6 +14,7 @@ from meshwright.frameworks.bridge.reading import interpret
 from meshwright.frameworks.bridge.sources import detect, lacks_program, open_files
 from meshwright.frameworks.bridge.writing import write
 from meshwright.frameworks.facts import Facts
+from meshwright.frameworks.megatron.sparse import narrowed
 from meshwright.frameworks.surface import Surface, load_surface
 
 __all__ = ["BRIDGE"]
@@ -35,6 +36,16 @@ def _variant(release: str) -> Framework:
     return replace(BRIDGE, version=release, limits=limits_of(release))
 
 
+_FEATURES = Features(
+    name="bridge",
+    attentions=("flash", "fused", "math"), dispatchers=("alltoall", "flex"), offloads=("offload_modules", "offload_layers"),
+    zero_stages=(0, 1, 2, 3),
+    offload_zero_stages=(1, 2, 3),
+    instances_divide_experts=True,
+    context_kinds=("ring", "all-gather", "ulysses", "hybrid"),
+    selective_modules=_MEGATRON_MODULES,
+    tasks=("pretrain", "sft", "lora"),
+)
 BRIDGE = Framework(
     name="bridge",
     title="Megatron-Bridge",
@@ -43,16 +54,8 @@ BRIDGE = Framework(
     version="0.3",
     releases=RELEASES,
     variant=_variant,
-    features=Features(
-        name="bridge",
-        attentions=("flash", "fused", "math"), dispatchers=("alltoall", "flex"), offloads=("offload_modules", "offload_layers"),
-        zero_stages=(0, 1, 2, 3),
-        offload_zero_stages=(1, 2, 3),
-        instances_divide_experts=True,
-        context_kinds=("ring", "all-gather", "ulysses", "hybrid"),
-        selective_modules=_MEGATRON_MODULES,
-        tasks=("pretrain", "sft", "lora"),
-    ),
+    features=_FEATURES,
+    narrowed=partial(narrowed, _FEATURES),
     limits=limits_of("0.3"),
     writer=write,
     surface=surface,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 
 from meshwright.domain.features import Features
 from meshwright.frameworks.base import Framework
@@ -11,6 +11,7 @@ from meshwright.frameworks.deepspeed.limits import limits_of
 from meshwright.frameworks.deepspeed.mistakes import CHECKS, unknown_key
 from meshwright.frameworks.deepspeed.reading import interpret, open_config
 from meshwright.frameworks.deepspeed.writing import UNSPOKEN, decide, normal, write
+from meshwright.frameworks.divisibility import whole_sequences
 from meshwright.frameworks.facts import Facts, Remedy
 from meshwright.frameworks.resume import CUT, Meaning
 from meshwright.frameworks.surface import Surface, load_surface
@@ -71,6 +72,7 @@ def _at(release: str) -> Framework:
         releases=RELEASES,
         variant=_at,
         features=features,
+        narrowed=partial(whole_sequences, features),
         limits=limits_of(release, features),
         writer=write,
         surface=surface,
