@@ -92,7 +92,7 @@ def trainers(given: Setup) -> list[str]:
             other = there.at(release).for_case(given.case)
             return task in other.features.tasks and not never_trains(replace(given, framework=other))
 
-        release = first_release(there, trains)
+        release = first_release(there.version, there.releases, trains)
         if release is not None:
             found.append(name if release == there.version else f"{name}@{release}")
     return found

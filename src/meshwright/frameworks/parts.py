@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from meshwright.domain.model import Model
-    from meshwright.frameworks.base import Framework
 
 CLASS, CORE = "class", "core"
 """Parts that stand for every class of transformers, and for what another framework builds."""
@@ -155,17 +154,17 @@ def able(model: Model) -> tuple[str, ...]:
     found = []
     for name in dict.fromkeys(row.framework for row in builders()):
         there = framework(name)
-        release = first_release(there, partial(_builds, name, model))
+        release = first_release(there.version, there.releases, partial(_builds, name, model))
         if release is not None:
             found.append(name if release == there.version else f"{name}@{release}")
     return tuple(found)
 
 
-def first_release(there: Framework, trains: Callable[[str], bool]) -> str | None:
-    """The release of a framework that is meant where none is named, where that one trains something, else the first later one that
-    does, else None."""
-    place = there.releases.index(there.version) if there.version in there.releases else -1
-    return next((each for each in (there.version, *there.releases[place + 1 :]) if trains(each)), None)
+def first_release(meant: str, releases: tuple[str, ...], trains: Callable[[str], bool]) -> str | None:
+    """The release that is meant where none is named, where that one trains something, else the first later one that does, else
+    None."""
+    place = releases.index(meant) if meant in releases else -1
+    return next((each for each in (meant, *releases[place + 1 :]) if trains(each)), None)
 
 
 def _builds(name: str, model: Model, release: str) -> bool:
