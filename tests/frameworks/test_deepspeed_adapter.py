@@ -429,3 +429,11 @@ def test_what_checks_call_errors_deepspeed_refuses_and_what_they_call_warnings_i
     assert commented["accepted"]
     assert unknown["accepted"]
     assert "Extra inputs are not permitted" in strict["why"]
+
+
+@pytest.mark.parametrize(("model", "cuts"), [
+    ("minimax-m3", True), ("qwen3.5-397b-a17b", True), ("deepseek-v4-flash", False), ("gpt-oss-120b", False),
+])
+def test_experts_are_cut_where_autoep_finds_them(model: str, cuts: bool) -> None:
+    """A search among layouts that every architecture without a preset refuses found none of those that it runs."""
+    assert framework(NAME).for_case(case_of(NAME, model)).features.expert_parallel is cuts

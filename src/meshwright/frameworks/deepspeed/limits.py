@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from meshwright.frameworks.rules import Words
 
 EXPERT_PRESETS = frozenset(
-    {"MixtralForCausalLM", "Qwen3MoeForCausalLM", "DeepseekV2ForCausalLM", "DeepseekV3ForCausalLM", "MiniMaxM3ForCausalLM"}
+    {"MixtralForCausalLM", "Qwen3MoeForCausalLM", "DeepseekV2ForCausalLM", "DeepseekV3ForCausalLM",
+     "MiniMaxM3VLForCausalLM", "Qwen3_5MoeForCausalLM"}
 )
 """Architectures whose experts AutoEP finds by itself (``module_inject/auto_ep_presets``)."""
 WORDS: Words = {
