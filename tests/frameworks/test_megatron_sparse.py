@@ -121,3 +121,16 @@ def test_what_cannot_see_a_cut_sequence(name: str, word: str) -> None:
     for program in ("accelerate", "deepspeed"):
         case = case_of(name, implementation_name="torch-eager")
         assert framework(program).for_case(case).features.context_parallel is not bool(word)
+
+
+@pytest.mark.parametrize(("name", "model", "lost"), [
+    ("megatron", "nemotron-3-nano-30b-a3b", {"schedules", "recompute"}),
+    ("megatron@0.17", "nemotron-3-nano-30b-a3b", {"recompute"}),
+    ("megatron@0.18", "nemotron-3-nano-30b-a3b", set()), ("bridge@main", "nemotron-3-nano-30b-a3b", {"schedules"}),
+    ("megatron", "qwen3-next-80b-a3b", {"context_parallel"}), ("megatron@0.17", "qwen3-next-80b-a3b", set()),
+    ("megatron@0.19", DEEPSEEK, {"context_kinds"}), ("megatron", "deepseek-v3", set()),
+])
+def test_features_are_those_that_some_layout_of_the_model_may_have(name: str, model: str, lost: set[str]) -> None:
+    there = framework(name)
+    plain, left = there.features, there.for_case(case_of(model)).features
+    assert {each for each in plain.__slots__ if getattr(plain, each) != getattr(left, each)} == lost

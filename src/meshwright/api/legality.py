@@ -14,7 +14,7 @@ from meshwright.domain.launch import OFF
 from meshwright.errors import InputError, Message
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from meshwright.api.cases import Setup
     from meshwright.domain.layout import Layout
@@ -79,8 +79,9 @@ def never_trains(given: Setup) -> list[Message]:
     return [Message(each.id, each.template, each.values) for each in reasons]
 
 
-def trainers(given: Setup) -> list[str]:
-    """Frameworks that train the case in some layout, by ``able``'s names: at the release that is meant, or the first later one."""
+def trainers(given: Setup, having: Callable[[Features], bool] | None = None) -> list[str]:
+    """Frameworks that train the case in some layout, by name where the release that is meant does, else by the first later release
+    that does (``megatron@0.19``); ``having``: what their features must be."""
     from meshwright.frameworks import framework, frameworks
     from meshwright.frameworks.parts import first_release
 
@@ -90,7 +91,8 @@ def trainers(given: Setup) -> list[str]:
 
         def trains(release: str, there: Framework = there) -> bool:
             other = there.at(release).for_case(given.case)
-            return task in other.features.tasks and not never_trains(replace(given, framework=other))
+            able = task in other.features.tasks and (having is None or having(other.features))
+            return able and not never_trains(replace(given, framework=other))
 
         release = first_release(there.version, there.releases, trains)
         if release is not None:

@@ -227,7 +227,7 @@ def _searched(given: Setup, *, options: SearchOptions, tick: Callable[[int, int]
     try:
         result = search.plan(given.case, given.framework.features, options, progress=tick, runner=runner)
     except InputError as error:
-        lacking = [_haves(each) for each in error.messages if each.id == "plan.lacks"]
+        lacking = [_haves(given, each) for each in error.messages if each.id == "plan.lacks"]
         if lacking:
             raise InputError(lacking) from None
         able = [name for name in frameworks() if position in framework(name).features.positions]
@@ -241,13 +241,11 @@ def _searched(given: Setup, *, options: SearchOptions, tick: Callable[[int, int]
     return result
 
 
-def _haves(message: Message) -> Message:
-    """What a framework lacks, with the frameworks that have it."""
-    from meshwright.frameworks import framework, frameworks
-
+def _haves(given: Setup, message: Message) -> Message:
+    """What a framework lacks, with the frameworks that have it for the case."""
     field = {"schedule": "schedules", "zero": "zero_stages", "recompute": "recompute",
              "attention": "attentions", "overlap": "overlaps"}.get(str(message.values["name"]), "")
-    able = [name for name in frameworks() if _has(framework(name).features, field, message.values["value"])]
+    able = trainers(given, lambda features: _has(features, field, message.values["value"]))
     if not able:
         return message
     values = {**message.values, "able": " or ".join(able)}

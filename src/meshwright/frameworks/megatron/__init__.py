@@ -15,9 +15,9 @@ from meshwright.frameworks.megatron.hybrid import PATTERNS
 from meshwright.frameworks.megatron.layout_arguments import UNSPOKEN, decide, normal
 from meshwright.frameworks.megatron.limits import MODULES
 from meshwright.frameworks.megatron.mistakes import CHECKS, unknown_key
+from meshwright.frameworks.megatron.narrowing import narrowed
 from meshwright.frameworks.megatron.reading import detect, interpret
 from meshwright.frameworks.megatron.script import write
-from meshwright.frameworks.megatron.sparse import narrowed
 from meshwright.frameworks.megatron.version_limits import limits_of
 from meshwright.frameworks.programs import other_program
 from meshwright.frameworks.resume import SHARDED, Meaning
@@ -53,7 +53,7 @@ def _variant(release: str) -> Framework:
     features = _features(version.minor)
     return replace(
         MEGATRON, version=release, features=features, limits=limits_of(version),
-        narrowed=partial(narrowed, features),
+        narrowed=partial(narrowed, features, version.minor),
     )
 
 
@@ -87,7 +87,7 @@ MEGATRON = Framework(
     spellings=_release,
     variant=_variant,
     features=_features(parse_version(DEFAULT_VERSION).minor),
-    narrowed=partial(narrowed, _features(parse_version(DEFAULT_VERSION).minor)),
+    narrowed=partial(narrowed, _features(parse_version(DEFAULT_VERSION).minor), parse_version(DEFAULT_VERSION).minor),
     limits=limits_of(parse_version(DEFAULT_VERSION)),
     writer=write,
     surface=surface,

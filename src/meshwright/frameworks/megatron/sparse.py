@@ -7,7 +7,6 @@ Source: ``core/transformer/experimental_attention_variant/dsa.py``, ``dsa_kernel
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
@@ -16,8 +15,6 @@ from meshwright.frameworks.megatron.pipeline import split_of
 from meshwright.frameworks.rules import Rule, values_if
 
 if TYPE_CHECKING:
-    from meshwright.domain.case import Case
-    from meshwright.domain.features import Features
     from meshwright.domain.layout import ContextKind
     from meshwright.domain.model import Model
     from meshwright.frameworks.base import Values
@@ -71,11 +68,6 @@ def add_sparse_attention(arguments: Arguments, model: Model) -> None:
     arguments.add("--dsa-indexer-loss-coeff", Shell("$INDEXER_LOSS_COEFFICIENT"))
     arguments.add("--dsa-indexer-use-sparse-loss")  # as the cost model counts it
     arguments.add("--dsa-kernel-backend", "cudnn")
-
-
-def narrowed(features: Features, case: Case) -> Features:
-    """What is left for a case of what a release can run."""
-    return replace(features, context_kinds=(GATHERED,)) if is_sparse(case.model) else features
 
 
 def _context(plan: Planned) -> Values | None:
