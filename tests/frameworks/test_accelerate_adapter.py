@@ -152,6 +152,7 @@ LIMITS = {
                                                                                                          {"tensor_parallel": 2}),
     "context-shards": ({}, {"context_parallel": 2, "context_kind": "ring"}),
     "context-attention": ({"model": "gpt-oss-120b"}, {"context_parallel": 2, "zero": 3, "context_kind": "ring"}),
+    "context-mixers": ({"model": "kimi-linear-48b-a3b"}, {"context_parallel": 2, "zero": 3, "context_kind": "ring"}),
     "mesh": ({}, {"context_parallel": 2, "optimizer_shards": 1, "gradient_shards": 16, "context_kind": "ring"}),
     "shards": ({}, {"optimizer_shards": 16}), "offload": ({}, {"offload": ("optimizer",)}), "device": ({"device": "v100-32g"}, {}),
     "position-table": ({"model": "gpt3-175b", "sequence": 4096}, {}), "heads": ({"devices": 48, "batch": 96},

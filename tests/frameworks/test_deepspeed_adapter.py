@@ -201,6 +201,7 @@ LIMITS = {
                                                                                   "expert_tensor_parallel": 2}),
     "expert-preset": ({"model": "gpt-oss-120b"}, {"expert_parallel": 8}),
     "tensor-and-sequence": ({}, {"tensor_parallel": 2, "context_parallel": 2}),
+    "context-mixers": ({"model": "nemotron-h-8b"}, {"context_parallel": 2, "zero": 3, "context_kind": "ulysses"}),
     "experts-stage-3": ({"model": MOE}, {"expert_parallel": 2, "context_parallel": 2, "zero": 3}),
     "experts-hpz": ({"model": MOE}, {"expert_parallel": 2, "zero": 3, "parameter_shards": 8}),
     "offload": ({}, {"offload": ("optimizer",)}), "offload-optimizer": ({"optimizer": "sgd"}, {"zero": 1,
@@ -428,3 +429,11 @@ def test_what_checks_call_errors_deepspeed_refuses_and_what_they_call_warnings_i
     assert commented["accepted"]
     assert unknown["accepted"]
     assert "Extra inputs are not permitted" in strict["why"]
+
+
+@pytest.mark.parametrize(("model", "cuts"), [
+    ("minimax-m3", True), ("qwen3.5-397b-a17b", True), ("deepseek-v4-flash", False), ("gpt-oss-120b", False),
+])
+def test_experts_are_cut_where_autoep_finds_them(model: str, cuts: bool) -> None:
+    """A search among layouts that every architecture without a preset refuses found none of those that it runs."""
+    assert framework(NAME).for_case(case_of(NAME, model)).features.expert_parallel is cuts

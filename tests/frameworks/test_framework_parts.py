@@ -42,7 +42,12 @@ def test_what_a_model_has_beyond_attention_and_feed_forward(model: str, parts: t
 
 
 @pytest.mark.parametrize(("name", "release", "model", "words"), [
-    ("megatron", None, QWEN, ""), ("megatron", None, SPARSE, ""), ("bridge", None, QWEN, ""), ("accelerate", None, NANO, ""),
+    ("megatron", None, QWEN, ""), ("megatron", "0.19", SPARSE, ""),
+    ("bridge", "main", SPARSE, ""), ("bridge", None, QWEN, ""), ("accelerate", None, NANO, ""),
+    ("megatron", None, SPARSE, "scores FP32 matrices of all heads and tokens before 0.19) has no writer here; --framework "
+     "megatron@0.19 or accelerate or deepspeed or bridge@main can"),
+    ("megatron", "0.18", "glm-5.2", "indices shared between layers is there since 0.19"), ("megatron", "0.19", "glm-5.2", ""),
+    ("bridge", "0.3", SPARSE, "--framework megatron@0.19 or accelerate or deepspeed or bridge@main can"),
     ("megatron", "0.15", QWEN, "gated delta net is there since 0.16 (--experimental-attention-variant gated_delta_net"),
     ("megatron", None, NANO, ""), ("megatron", "main", NANO, ""), ("bridge", None, NANO, ""),
     ("megatron", "0.12", NANO, "Mamba-2 is there since 0.13 (pretrain_mamba.py --is-hybrid-model --hybrid-override-pattern"),
@@ -127,7 +132,7 @@ def test_written_widths_of_a_gated_delta_net_are_the_model_s(release: str) -> No
 
 def test_written_arguments_of_sparse_attention_are_the_model_s() -> None:
     case = case_of(SPARSE, devices=512, batch=4096)
-    settings = arguments(case, layout_of(case, expert_parallel=64), "0.16")
+    settings = arguments(case, layout_of(case, expert_parallel=64), "0.19")
     indexer = case.model.attention.indexer
     assert indexer is not None
     names = ("--dsa-indexer-n-heads", "--dsa-indexer-head-dim", "--dsa-indexer-topk")

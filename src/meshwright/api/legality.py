@@ -6,6 +6,7 @@ was asked for, and otherwise a remark: an estimate of ZeRO-3 is worth having wit
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from meshwright.domain.features import Features
@@ -13,10 +14,11 @@ from meshwright.domain.launch import OFF
 from meshwright.errors import InputError, Message
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from meshwright.api.cases import Setup
     from meshwright.domain.layout import Layout
+    from meshwright.frameworks.base import Framework
 
 ANY_FRAMEWORK = Features(
     name="any", schedules=("1f1b", "interleaved"), zero_stages=(0, 1, 2, 3), parameter_shards_with_pipeline=True,
@@ -75,3 +77,24 @@ def never_trains(given: Setup) -> list[Message]:
     plain = Layout(data_parallel=devices, num_microbatches=max(1, batch // devices))
     reasons = [each for each in given.framework.check(given.case, plain) if each.path in {"model", "training", "cluster"}]
     return [Message(each.id, each.template, each.values) for each in reasons]
+
+
+def trainers(given: Setup, having: Callable[[Features], bool] | None = None) -> list[str]:
+    """Frameworks that train the case in some layout, by name where the release that is meant does, else by the first later release
+    that does (``megatron@0.19``); ``having``: what their features must be."""
+    from meshwright.frameworks import framework, frameworks
+    from meshwright.frameworks.parts import first_release
+
+    task, found = given.case.training.task, []
+    for name in frameworks():
+        there = framework(name)
+
+        def trains(release: str, there: Framework = there) -> bool:
+            other = there.at(release).for_case(given.case)
+            able = task in other.features.tasks and (having is None or having(other.features))
+            return able and not never_trains(replace(given, framework=other))
+
+        release = first_release(there.version, there.releases, trains)
+        if release is not None:
+            found.append(name if release == there.version else f"{name}@{release}")
+    return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from meshwright.domain.case import Case
     from meshwright.domain.layout import Recompute, Treatment
-    from meshwright.domain.model import Model
+    from meshwright.domain.model import LayerKind, Model
 
 Split = Grid
 """Layers per chunk and stage, ``[chunk][stage]``."""
@@ -136,17 +137,59 @@ def fill_split(num_layers: int, stages: int) -> Split:
 def default_split(case: Case, stages: int, chunks: int) -> Split:
     """Layers per chunk and stage where the layout does not say: what the implementation does by itself.
 
-    Multi-token-prediction layers count as layers of the last stage, so that it gets as many fewer of the others.
+    Multi-token-prediction layers count as layers of the last stage, so that it gets as many fewer of the others. Layers that take
+    over what another has chosen stay on its stage.
     """
     if case.implementation.stage_split == "cost" and chunks == 1:
         return cost_split(case.model, stages)
     if case.implementation.stage_split == "fill" and chunks == 1:
         return fill_split(case.model.num_layers, stages)
-    extra = len(case.model.mtp_kinds)
+    return joined_split(case.model, _level_split(case.model, stages, chunks))
+
+
+def _level_split(model: Model, stages: int, chunks: int) -> Split:
+    """As even as possible, with the layers of multi-token prediction on the last stage."""
+    extra = len(model.mtp_kinds)
     if not extra or stages * chunks == 1:
-        return even_split(case.model.num_layers, stages, chunks)
-    *first, last = even_split(case.model.num_layers + extra, stages, chunks)
-    return (*first, (*last[:-1], last[-1] - extra)) if last[-1] >= extra else even_split(case.model.num_layers, stages, chunks)
+        return even_split(model.num_layers, stages, chunks)
+    *first, last = even_split(model.num_layers + extra, stages, chunks)
+    return (*first, (*last[:-1], last[-1] - extra)) if last[-1] >= extra else even_split(model.num_layers, stages, chunks)
+
+
+def joined_split(model: Model, split: Split) -> Split:
+    """A split whose chunks begin with layers that make their own choice, each cut at the nearest such layer.
+
+    Units:   layers.
+    Holds:   itself where no layer of the model takes over a choice, and where there are fewer such places than cuts.
+    Source:  Megatron-Core 0.19 ``_validate_dsa_index_share_pipeline_split``: stages hand on hidden states alone.
+
+    >>> from meshwright.catalog import load_model
+    >>> joined_split(load_model("glm-5.2"), ((13, 13, 13, 14, 13, 12),))
+    ((14, 12, 12, 16, 12, 12),)
+    """
+    return _joined(model, split) if any(map(_borrows, model.kinds)) else split
+
+
+@lru_cache(maxsize=4096)
+def _joined(model: Model, split: Split) -> Split:
+    """``joined_split`` of a model with such layers."""
+    borrows = [_borrows(model.kinds[index]) for index in model.pattern]
+    places = [place for place, borrowed in enumerate(borrows) if place and not borrowed]
+    stages, cuts = len(split[0]), list(accumulate(count for chunk in split for count in chunk))[:-1]
+    if len(places) < len(cuts):
+        return split
+    chosen: list[int] = []
+    for number, cut in enumerate(cuts):
+        left = places[len(chosen) and places.index(chosen[-1]) + 1 : len(places) - (len(cuts) - number - 1)]
+        chosen.append(min(left, key=lambda place: abs(place - cut)))
+    counts = [end - begin for begin, end in pairwise((0, *chosen, model.num_layers))]
+    return tuple(tuple(counts[start : start + stages]) for start in range(0, len(counts), stages))
+
+
+def _borrows(kind: LayerKind) -> bool:
+    """Whether a kind of layer attends to what another has chosen."""
+    attention = kind.attention
+    return attention is not None and attention.selected_tokens is not None and not (attention.indexer or attention.compressed)
 
 
 def chunk_kinds(model: Model, split: Split, *, folded: bool) -> NDArray[np.float64]:

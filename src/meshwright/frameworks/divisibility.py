@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from meshwright.domain.mixers import MIXER_NAMES
 from meshwright.domain.model import Mlp
 from meshwright.frameworks.rules import values_if
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from meshwright.domain.case import Case
+    from meshwright.domain.features import Features
+    from meshwright.domain.model import Model
     from meshwright.frameworks.base import Values
     from meshwright.frameworks.planned import Planned
 
@@ -60,6 +65,32 @@ def context_window(plan: Planned) -> bool:
     attentions = plan.case.model.attentions
     windowed, sinks = any(each.window_tokens for each in attentions), any(each.sinks for each in attentions)
     return plan.cp > 1 and ((windowed and plan.kind in {"ring", "hybrid"}) or (sinks and plan.kind != "ulysses"))
+
+
+CONTEXT_MIXERS = "{part} of {model}: context parallelism here cuts the sequence for softmax attention alone, over all that it has"
+"""What ``context_mixers`` finds, in words."""
+
+
+def context_mixers(plan: Planned) -> Values | None:
+    """Context parallelism by an attention function that is exchanged: what passes a state on, or chooses among all keys, sees the
+    sequence of its own rank and nothing says so. Values ``part`` and ``model``."""
+    part = mixed_otherwise(plan.case.model)
+    return values_if(part and plan.cp > 1, part=part, model=plan.model)
+
+
+def whole_sequences(features: Features, case: Case) -> Features:
+    """What is left of what a framework can run, for a case whose sequences it does not cut."""
+    return replace(features, context_parallel=False) if mixed_otherwise(case.model) else features
+
+
+def mixed_otherwise(model: Model) -> str:
+    """What of a model mixes tokens otherwise than by softmax attention over all that it is given; empty where nothing does."""
+    if model.mixers:
+        return MIXER_NAMES[type(model.mixers[0])]
+    attentions = model.attentions
+    if any(each.compressed for each in attentions):
+        return "compressed attention"
+    return "sparse attention" if any(each.selected_tokens is not None for each in attentions) else ""
 
 
 def position_table(plan: Planned) -> Values | None:

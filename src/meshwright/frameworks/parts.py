@@ -7,7 +7,7 @@ with another has that one's. A framework without any row, such as a plugin's, is
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from meshwright.domain.mixers import MIXER_NAMES
@@ -15,6 +15,8 @@ from meshwright.errors import Message
 from meshwright.frameworks.tables import rows
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from meshwright.domain.model import Model
 
 CLASS, CORE = "class", "core"
@@ -91,7 +93,8 @@ def lacking(framework: str, title: str, release: str, releases: tuple[str, ...],
     ]
     if not reasons:
         return None
-    others = [name for name in _able(model) if name not in {framework, below}]
+    asked = f"{framework}@{release}"
+    others = [name for name in able(model) if asked not in {name, f"{name}@{_release_of(name)}"}]
     return Message(
         "framework.parts", "{title} {release} cannot train {model} with what is written here: {reasons}{others}",
         {"title": title, "release": release, "model": model.name, "reasons": "; ".join(reasons),
@@ -142,13 +145,37 @@ def _releases(name: str) -> tuple[str, ...]:
     return framework(name).releases
 
 
-def _able(model: Model) -> tuple[str, ...]:
-    """Frameworks whose newest release trains a model with what is written here."""
+@cache
+def able(model: Model) -> tuple[str, ...]:
+    """Frameworks that train a model with what is written here: by name where the release that is meant does, else by the first
+    later release that does (``megatron@0.19``)."""
+    from meshwright.frameworks import framework
+
     found = []
     for name in dict.fromkeys(row.framework for row in builders()):
-        releases = _releases(name)
-        below, newest = _below(name, releases[-1] if releases else "")
-        known = [row for row in builders() if row.framework == below]
-        if all(not _reason(part, known, newest, _releases(below), model) for part in parts_of(model)):
-            found.append(name)
+        there = framework(name)
+        release = first_release(there.version, there.releases, partial(_builds, name, model))
+        if release is not None:
+            found.append(name if release == there.version else f"{name}@{release}")
     return tuple(found)
+
+
+def first_release(meant: str, releases: tuple[str, ...], trains: Callable[[str], bool]) -> str | None:
+    """The release that is meant where none is named, where that one trains something, else the first later one that does, else
+    None."""
+    place = releases.index(meant) if meant in releases else -1
+    return next((each for each in (meant, *releases[place + 1 :]) if trains(each)), None)
+
+
+def _builds(name: str, model: Model, release: str) -> bool:
+    """Whether a framework at a release has every part of a model."""
+    below, core = _below(name, release)
+    known = [row for row in builders() if row.framework == below]
+    return all(not _reason(part, known, core, _releases(below), model) for part in parts_of(model))
+
+
+def _release_of(name: str) -> str:
+    """The release of a framework that is meant where none is named."""
+    from meshwright.frameworks import framework
+
+    return "" if "@" in name else framework(name).version

@@ -165,9 +165,9 @@ class Facts:
 
     def _refusals(self, layout: Layout, case: Case) -> tuple[str, ...]:
         rules = layout_refusals(case, self.features, layout)
-        if rules or layout == self.layout:
+        if layout == self.layout or not all(rule.startswith("the framework has no") for rule in rules):
             return rules
-        return tuple(reason for id, reason in self._asked(case, layout) if id not in self._known)
+        return tuple(reason for id, reason in self._asked(case, layout) if id not in self._known) or rules  # its words say why
 
     @cached_property
     def _known(self) -> frozenset[object]:

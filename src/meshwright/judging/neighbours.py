@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from meshwright.domain.layout import Full, Layout, NoRecompute, Overlap, Selective, whole
 from meshwright.search import layout_refusals
-from meshwright.search.rules import sequence_parallel_unasked
+from meshwright.search.rules import context_kinds, sequence_parallel_unasked
 from meshwright.search.space import MAX_VIRTUAL_STAGES, divisors
 
 if TYPE_CHECKING:
@@ -42,6 +42,9 @@ def vary(case: Case, features: Features, layout: Layout, **knobs: Any) -> Layout
     divides; chunks become fewer where the schedule would not run; per-stage lists end with their pipeline.
     """
     new = replace(layout, **knobs)
+    if layout.context_parallel == 1 < new.context_parallel and "context_kind" not in knobs:
+        kinds = context_kinds(case.model, features)
+        new = replace(new, context_kind=new.context_kind if new.context_kind in kinds or not kinds else kinds[0])
     parts = new.tensor_parallel * new.context_parallel * new.pipeline_parallel
     if layout.world % parts:
         return f"tp x cp x pp = {parts} does not divide the {layout.world} devices"

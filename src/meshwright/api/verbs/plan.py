@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from meshwright.api.door import door
 from meshwright.api.fields import Faults, Field, Values
-from meshwright.api.legality import never_trains
+from meshwright.api.legality import never_trains, trainers
 from meshwright.api.options import CASE, PLAN
 from meshwright.api.paged import paged
 from meshwright.api.pins import consistent, divides
@@ -205,9 +205,7 @@ def _trains(given: Setup) -> None:
         able = [name for name in frameworks() if task in framework(name).features.tasks]
         raise fault("plan.task", "{name} does not train with {task}; {able} can", name=given.framework.title, task=task, able=able)
     if reasons := never_trains(given):
-        others = (replace(given, framework=framework(name).for_case(given.case)) for name in frameworks())
-        able = [other.framework.name for other in others
-                if task in other.framework.features.tasks and not never_trains(other)]
+        able = trainers(given)
         *others_said, last = reasons
         if able and not any(each.id == "framework.parts" for each in reasons):  # that says who can
             values = {**last.values, "can": " or ".join(able)}
@@ -229,7 +227,7 @@ def _searched(given: Setup, *, options: SearchOptions, tick: Callable[[int, int]
     try:
         result = search.plan(given.case, given.framework.features, options, progress=tick, runner=runner)
     except InputError as error:
-        lacking = [_haves(each) for each in error.messages if each.id == "plan.lacks"]
+        lacking = [_haves(given, each) for each in error.messages if each.id == "plan.lacks"]
         if lacking:
             raise InputError(lacking) from None
         able = [name for name in frameworks() if position in framework(name).features.positions]
@@ -243,13 +241,11 @@ def _searched(given: Setup, *, options: SearchOptions, tick: Callable[[int, int]
     return result
 
 
-def _haves(message: Message) -> Message:
-    """What a framework lacks, with the frameworks that have it."""
-    from meshwright.frameworks import framework, frameworks
-
+def _haves(given: Setup, message: Message) -> Message:
+    """What a framework lacks, with the frameworks that have it for the case."""
     field = {"schedule": "schedules", "zero": "zero_stages", "recompute": "recompute",
              "attention": "attentions", "overlap": "overlaps"}.get(str(message.values["name"]), "")
-    able = [name for name in frameworks() if _has(framework(name).features, field, message.values["value"])]
+    able = trainers(given, lambda features: _has(features, field, message.values["value"]))
     if not able:
         return message
     values = {**message.values, "able": " or ".join(able)}
@@ -272,7 +268,7 @@ def _refusal(given: Setup, result: PlanResult, never: list[Message]) -> Message:
     trained = [other for other in others if given.case.training.task in other.features.tasks]
     best = result.plans[0] if result.plans else None
     if never or best is None:
-        limits, able = never, [other.name for other in trained if not never_trains(replace(given, framework=other))]
+        limits, able = never, [] if any(each.id == "framework.parts" for each in never) else trainers(given)  # that says who can
     else:
         limits = [*given.framework.check(given.case, best.layout)]
         able = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 
 from meshwright.domain.features import Features
 from meshwright.frameworks.accelerate.limits import limits_of
@@ -11,6 +11,7 @@ from meshwright.frameworks.accelerate.mistakes import CHECKS, unknown_key
 from meshwright.frameworks.accelerate.reading import detect, interpret
 from meshwright.frameworks.accelerate.writing import UNSPOKEN, decide, normal, write
 from meshwright.frameworks.base import Framework
+from meshwright.frameworks.divisibility import whole_sequences
 from meshwright.frameworks.facts import Facts, Remedy
 from meshwright.frameworks.resume import SHARDED
 from meshwright.frameworks.surface import Surface, load_surface
@@ -73,6 +74,7 @@ def _at(release: str) -> Framework:
         releases=RELEASES,
         variant=_at,
         features=features,
+        narrowed=partial(whole_sequences, features),
         limits=limits_of(release, features),
         writer=write,
         surface=surface,

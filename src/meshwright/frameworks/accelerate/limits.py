@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from meshwright.domain.layout import Full, NoRecompute
 from meshwright.frameworks import divisibility
 from meshwright.frameworks.arithmetic import arithmetic
+from meshwright.frameworks.divisibility import CONTEXT_MIXERS, context_mixers
 from meshwright.frameworks.manual import devices_per_node
 from meshwright.frameworks.rules import Rule, limits, values_if, words_if
 
@@ -70,6 +71,7 @@ _RULES = (
          lambda plan: values_if(plan.cp > 1 and plan.zero < 2, stage=plan.zero), "start"),
     Rule("context-attention", "context parallelism runs through torch's causal attention: {model} has windows, sinks or ALiBi",
          _context_attention, "step"),
+    Rule("context-mixers", CONTEXT_MIXERS, context_mixers, "never"),
     Rule("mesh", "a shard group of {group} is no multiple of the {cp} context-parallel ranks, or does not divide {ranks}", _mesh,
          "start"),
     Rule("shards", "optimizer state, gradients (and parameters) are sharded over one group, not {groups}", _shards, "never"),

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
+from typing import TYPE_CHECKING
 
 from meshwright.domain.features import Features
 from meshwright.frameworks.base import Framework
 from meshwright.frameworks.bridge.deciding import UNSPOKEN, decide, normal
-from meshwright.frameworks.bridge.limits import limits_of
+from meshwright.frameworks.bridge.limits import CORES, limits_of
 from meshwright.frameworks.bridge.mistakes import CHECKS, unknown_key
 from meshwright.frameworks.bridge.reading import interpret
 from meshwright.frameworks.bridge.sources import detect, lacks_program, open_files
 from meshwright.frameworks.bridge.writing import write
 from meshwright.frameworks.facts import Facts
+from meshwright.frameworks.megatron.flags import parse_version
+from meshwright.frameworks.megatron.narrowing import narrowed
 from meshwright.frameworks.surface import Surface, load_surface
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from meshwright.domain.case import Case
 
 __all__ = ["BRIDGE"]
 
@@ -32,9 +40,24 @@ def surface() -> Surface:
 @cache
 def _variant(release: str) -> Framework:
     """Megatron-Bridge at a release."""
-    return replace(BRIDGE, version=release, limits=limits_of(release))
+    return replace(BRIDGE, version=release, limits=limits_of(release), narrowed=_narrowed(release))
 
 
+def _narrowed(release: str) -> Callable[[Case], Features]:
+    """What is left of its features for a case: what its core leaves, and hybrids without virtual stages."""
+    return partial(narrowed, _FEATURES, parse_version(CORES[release]).minor, chunks=False)
+
+
+_FEATURES = Features(
+    name="bridge",
+    attentions=("flash", "fused", "math"), dispatchers=("alltoall", "flex"), offloads=("offload_modules", "offload_layers"),
+    zero_stages=(0, 1, 2, 3),
+    offload_zero_stages=(1, 2, 3),
+    instances_divide_experts=True,
+    context_kinds=("ring", "all-gather", "ulysses", "hybrid"),
+    selective_modules=_MEGATRON_MODULES,
+    tasks=("pretrain", "sft", "lora"),
+)
 BRIDGE = Framework(
     name="bridge",
     title="Megatron-Bridge",
@@ -43,16 +66,8 @@ BRIDGE = Framework(
     version="0.3",
     releases=RELEASES,
     variant=_variant,
-    features=Features(
-        name="bridge",
-        attentions=("flash", "fused", "math"), dispatchers=("alltoall", "flex"), offloads=("offload_modules", "offload_layers"),
-        zero_stages=(0, 1, 2, 3),
-        offload_zero_stages=(1, 2, 3),
-        instances_divide_experts=True,
-        context_kinds=("ring", "all-gather", "ulysses", "hybrid"),
-        selective_modules=_MEGATRON_MODULES,
-        tasks=("pretrain", "sft", "lora"),
-    ),
+    features=_FEATURES,
+    narrowed=_narrowed("0.3"),
     limits=limits_of("0.3"),
     writer=write,
     surface=surface,

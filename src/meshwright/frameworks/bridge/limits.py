@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from meshwright.frameworks.bridge.recipes import packs
 from meshwright.frameworks.megatron import MEGATRON
 from meshwright.frameworks.megatron.hybrid import is_hybrid
-from meshwright.frameworks.megatron.version_limits import packs_delta, packs_sparse
+from meshwright.frameworks.megatron.version_limits import packs_delta
 from meshwright.frameworks.rules import Rule, limits, values_if
 
 if TYPE_CHECKING:
@@ -53,8 +53,6 @@ OWN = (
          lambda plan: plan.mb > 1 and packs(plan.case, plan.release)),
     Rule("packed-delta", "GDN does not support packed sequence for now. (main does; this release has no recipe that pads)",
          lambda plan: _packs(plan) and packs_delta(plan), "step", "training", ("0.3",)),
-    Rule("packed-sparse", "Packed sequence is not supported for DSAttention (main has it; this release has no recipe that pads)",
-         lambda plan: _packs(plan) and packs_sparse(plan), "step", "training", ("0.3",)),
     Rule("hybrid-virtual", "Virtual pipeline model parallelism is temporarily unsupported in Hybrid models due to upstream MCore "
          "HybridModel API dependency", lambda plan: is_hybrid(plan.case.model) and plan.vp > 1, "start", releases=("main",)),
     Rule("precision", "Megatron-Bridge has no recipe for {precision}; it has {known}",
@@ -64,7 +62,7 @@ OWN = (
 )
 REPLACED = frozenset(
     f"megatron.{name}" for name in (
-        "task", "device", "precision", "sequence", "parameter-overlap", "split", "flag", "packed-delta", "packed-sparse",
+        "task", "device", "precision", "sequence", "parameter-overlap", "split", "flag", "packed-delta",
     )
 )
 """Rules of Megatron-LM that have a form of Bridge's own here, or that only its flags have."""

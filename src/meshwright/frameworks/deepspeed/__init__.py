@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from functools import cache
+from dataclasses import replace
+from functools import cache, partial
+from typing import TYPE_CHECKING
 
 from meshwright.domain.features import Features
 from meshwright.frameworks.base import Framework
 from meshwright.frameworks.deepspeed.dump import logged
-from meshwright.frameworks.deepspeed.limits import limits_of
+from meshwright.frameworks.deepspeed.limits import EXPERT_PRESETS, limits_of
 from meshwright.frameworks.deepspeed.mistakes import CHECKS, unknown_key
 from meshwright.frameworks.deepspeed.reading import interpret, open_config
 from meshwright.frameworks.deepspeed.writing import UNSPOKEN, decide, normal, write
+from meshwright.frameworks.divisibility import whole_sequences
 from meshwright.frameworks.facts import Facts, Remedy
 from meshwright.frameworks.resume import CUT, Meaning
 from meshwright.frameworks.surface import Surface, load_surface
+
+if TYPE_CHECKING:
+    from meshwright.domain.case import Case
 
 __all__ = ["DEEPSPEED", "surface"]
 
@@ -59,6 +65,12 @@ def _features(release: str) -> Features:
     )
 
 
+def _narrowed(features: Features, case: Case) -> Features:
+    """What is left for a case: AutoEP finds the experts of some architectures alone, Ulysses cuts some sequences alone."""
+    left = whole_sequences(features, case)
+    return left if case.model.architecture in EXPERT_PRESETS else replace(left, expert_parallel=False)
+
+
 @cache
 def _at(release: str) -> Framework:
     """DeepSpeed at a release."""
@@ -71,6 +83,7 @@ def _at(release: str) -> Framework:
         releases=RELEASES,
         variant=_at,
         features=features,
+        narrowed=partial(_narrowed, features),
         limits=limits_of(release, features),
         writer=write,
         surface=surface,

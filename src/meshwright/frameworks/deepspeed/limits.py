@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from meshwright.domain.layout import Full, NoRecompute
 from meshwright.frameworks.arithmetic import arithmetic
+from meshwright.frameworks.divisibility import CONTEXT_MIXERS, context_mixers
 from meshwright.frameworks.rules import Rule, limits, values_if, words_if
 
 if TYPE_CHECKING:
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
     from meshwright.frameworks.rules import Words
 
 EXPERT_PRESETS = frozenset(
-    {"MixtralForCausalLM", "Qwen3MoeForCausalLM", "DeepseekV2ForCausalLM", "DeepseekV3ForCausalLM", "MiniMaxM3ForCausalLM"}
+    {"MixtralForCausalLM", "Qwen3MoeForCausalLM", "DeepseekV2ForCausalLM", "DeepseekV3ForCausalLM",
+     "MiniMaxM3VLForCausalLM", "Qwen3_5MoeForCausalLM"}
 )
 """Architectures whose experts AutoEP finds by itself (``module_inject/auto_ep_presets``)."""
 WORDS: Words = {
@@ -84,6 +86,7 @@ _RULES = (
     Rule("expert-preset", "AutoEP has no preset for {architecture}: its layers must be named by patterns", _expert_preset, "start"),
     Rule("tensor-and-sequence", "tensor_parallel.autotp_size and Ulysses sequence parallelism are mutually exclusive "
          "(autotp_size={tp}, sp_size={cp})", lambda plan: plan.tp > 1 and plan.cp > 1, "never"),
+    Rule("context-mixers", CONTEXT_MIXERS, context_mixers, "never"),
     Rule("experts-stage-3", "AutoEP with ZeRO Stage 3 does not support sequence parallelism yet (sequence_parallel_size={cp}).",
          lambda plan: plan.ep > 1 and plan.zero == 3 and plan.cp > 1, "start"),
     Rule("experts-hpz", "AutoEP with ZeRO Stage 3 does not support hpZeRO secondary tensor groups yet "

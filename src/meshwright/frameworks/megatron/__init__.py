@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 
 from meshwright.domain.features import Features
 from meshwright.errors import InputError
@@ -15,6 +15,7 @@ from meshwright.frameworks.megatron.hybrid import PATTERNS
 from meshwright.frameworks.megatron.layout_arguments import UNSPOKEN, decide, normal
 from meshwright.frameworks.megatron.limits import MODULES
 from meshwright.frameworks.megatron.mistakes import CHECKS, unknown_key
+from meshwright.frameworks.megatron.narrowing import narrowed
 from meshwright.frameworks.megatron.reading import detect, interpret
 from meshwright.frameworks.megatron.script import write
 from meshwright.frameworks.megatron.version_limits import limits_of
@@ -49,7 +50,11 @@ def _release(text: str) -> str | None:
 def _variant(release: str) -> Framework:
     """Megatron-LM at a release."""
     version = parse_version(release)
-    return replace(MEGATRON, version=release, features=_features(version.minor), limits=limits_of(version))
+    features = _features(version.minor)
+    return replace(
+        MEGATRON, version=release, features=features, limits=limits_of(version),
+        narrowed=partial(narrowed, features, version.minor),
+    )
 
 
 def _features(minor: int) -> Features:
@@ -82,6 +87,7 @@ MEGATRON = Framework(
     spellings=_release,
     variant=_variant,
     features=_features(parse_version(DEFAULT_VERSION).minor),
+    narrowed=partial(narrowed, _features(parse_version(DEFAULT_VERSION).minor), parse_version(DEFAULT_VERSION).minor),
     limits=limits_of(parse_version(DEFAULT_VERSION)),
     writer=write,
     surface=surface,

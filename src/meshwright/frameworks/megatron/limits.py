@@ -10,6 +10,7 @@ from meshwright.frameworks.megatron.layout_arguments import CONTEXT_TYPES, hybri
 from meshwright.frameworks.megatron.pipeline import split_of
 from meshwright.frameworks.megatron.precision_arguments import MOMENTS
 from meshwright.frameworks.megatron.shape_limits import SHAPES
+from meshwright.frameworks.megatron.sparse import SPARSE
 from meshwright.frameworks.rules import Rule, values_if
 
 if TYPE_CHECKING:
@@ -149,5 +150,5 @@ STRATEGY = (
     Rule("fsdp-optimizer", "Megatron-FSDP does not support the {optimizer} optimizer yet.",
          lambda plan: plan.zero >= 2 and plan.optimizer not in {*MOMENTS, "sgd"}),
 )
-RULES = (*SHAPES, *HYBRIDS, *STRATEGY)
+RULES = (*SHAPES, *HYBRIDS, *SPARSE, *STRATEGY)
 """Every rule of all versions, in the order in which they are reported."""

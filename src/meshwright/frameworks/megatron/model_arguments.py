@@ -14,6 +14,7 @@ from meshwright.domain.mixers import GatedDelta, Mamba2
 from meshwright.domain.model import MixtureOfExperts, Mlp
 from meshwright.frameworks.megatron.flags import Arguments
 from meshwright.frameworks.megatron.hybrid import PIPES, inexpressible_hybrid, is_hybrid, letters, specification
+from meshwright.frameworks.megatron.sparse import add_sparse_attention, shared_choice
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
@@ -76,6 +77,7 @@ def inexpressible(model: Model) -> tuple[str, ...]:
         "this choice of biases (it has all linear layers, queries, keys and values alone, or none)":
             _biases(model) is None,
         "shared experts with biases": any(mixture.shared_width and mixture.expert_bias for mixture in mixtures),
+        "choices of sparse attention that are taken over otherwise than every so many layers": shared_choice(model) is None,
         **inexpressible_hybrid(model),
     }
     return tuple(feature for feature, found in absent.items() if found)
@@ -187,7 +189,7 @@ def _add_attention(arguments: Arguments, model: Model) -> None:
     arguments.add_if(attention.sinks, "--softmax-type", "learnable")
     arguments.add_if(attention.gate == "full", "--attention-output-gate")
     _add_linear_attention(arguments, model)
-    _add_sparse_attention(arguments, attention)
+    add_sparse_attention(arguments, model)
 
 
 def _add_linear_attention(arguments: Arguments, model: Model) -> None:
@@ -216,17 +218,6 @@ def _add_mamba(arguments: Arguments, model: Model) -> None:
     arguments.add("--mamba-head-dim", mixer.head_dim)
     arguments.add("--mamba-state-dim", mixer.state_dim)
     arguments.add("--mamba-num-groups", mixer.num_groups)
-
-
-def _add_sparse_attention(arguments: Arguments, attention: Attention) -> None:
-    """The indexer of sparse attention, and how many tokens it chooses."""
-    indexer = attention.indexer
-    if indexer is None or attention.selected_tokens is None:
-        return
-    arguments.add("--experimental-attention-variant", "dsa")
-    arguments.add("--dsa-indexer-n-heads", indexer.num_heads)
-    arguments.add("--dsa-indexer-head-dim", indexer.head_dim)
-    arguments.add("--dsa-indexer-topk", attention.selected_tokens)
 
 
 def _add_positions(arguments: Arguments, case: Case) -> None:

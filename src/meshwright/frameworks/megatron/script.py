@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from meshwright.documents.quoting import Shell
+from meshwright.domain.mixers import GatedDelta
 from meshwright.frameworks.base import File, Options
 from meshwright.frameworks.manual import (
     Blank,
@@ -23,6 +24,7 @@ from meshwright.frameworks.megatron.flags import Version, parse_version
 from meshwright.frameworks.megatron.hybrid import is_hybrid, letters, program
 from meshwright.frameworks.megatron.precision_arguments import loss_in_place
 from meshwright.frameworks.megatron.probe import probe_files, probe_note
+from meshwright.frameworks.megatron.sparse import is_sparse
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
@@ -58,7 +60,7 @@ def _manual(case: Case, layout: Layout, version: Version, options: Options) -> M
     return Manual(
         title=f"Megatron-LM {version.name}",
         needs=f"Arguments of `train.sh` are passed on to `{program(case.model, version)}`. Megatron-LM needs Transformer Engine"
-        f"{', Mamba-2 also mamba-ssm and causal-conv1d' if is_hybrid(case.model) else ''}. Without `DATA_PATH` "
+        f"{_kernels(case.model)}. Without `DATA_PATH` "
         f"the run uses mock data and {train_steps(case, options)} steps; the log prints `throughput per GPU (TFLOP/s/GPU)` "
         f"for each "
         "of them.",
@@ -69,6 +71,17 @@ def _manual(case: Case, layout: Layout, version: Version, options: Options) -> M
         probe=probe_note(case, version, options),
         assumed=_assumed(case),
     )
+
+
+def _kernels(model: Model) -> str:
+    """What a run needs besides, of whose kernels Megatron-LM has none of its own."""
+    wanted = (
+        (is_hybrid(model), "Mamba-2 also mamba-ssm and causal-conv1d"),
+        (any(isinstance(mixer, GatedDelta) for mixer in model.mixers),
+         "gated delta nets also flash-linear-attention and causal-conv1d"),
+        (is_sparse(model), "sparse attention also flash-mla, nvidia-cudnn-frontend[cutedsl] and fast-hadamard-transform"),
+    )
+    return "".join(f", {words}" for needed, words in wanted if needed)
 
 
 def _places(case: Case, version: Version) -> tuple[Blank, ...]:
@@ -110,6 +123,8 @@ def _blanks(case: Case, options: Options) -> list[Blank]:
     if model.is_moe:
         default = "1e-4" if model.experts and model.experts.correction_bias else "1e-3"
         blanks.append(("MOE_AUX_LOSS_COEFFICIENT", default, "weight of the load-balancing loss"))
+    if is_sparse(model):
+        blanks.append(("INDEXER_LOSS_COEFFICIENT", "1e-3", "weight of the loss from which indexers of sparse attention learn"))
     if model.num_mtp_layers:
         blanks.append(("MTP_LOSS_FACTOR", "0.1", "weight of the multi-token-prediction loss"))
     return [Blank(name=name, default=default, what=what) for name, default, what in blanks]

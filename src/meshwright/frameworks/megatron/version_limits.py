@@ -44,11 +44,6 @@ def packs_delta(plan: Planned) -> bool:
     return _packs(plan) and any(isinstance(each, GatedDelta) for each in plan.case.model.mixers)
 
 
-def packs_sparse(plan: Planned) -> bool:
-    """Samples packed for sparse attention."""
-    return _packs(plan) and any(each.selected_tokens is not None for each in plan.case.model.attentions)
-
-
 def _split(plan: Planned) -> Values | None:
     """Versions before the layout string place the first and the last stage by their own counts, and nothing else."""
     if plan.pp == 1 or plan.release not in _before("0.13") or is_hybrid(plan.case.model):
@@ -87,8 +82,6 @@ OLD = (
          lambda plan: expert_overlap(plan) and plan.case.model.num_mtp_layers and plan.pp == 1, releases=_before("0.18")),
     Rule("packed-delta", "GDN does not support packed sequence for now. (core 0.18 does)",
          packs_delta, "step", "training", _before("0.18")),
-    Rule("packed-sparse", "Packed sequence is not supported for DSAttention (core 0.19 has it)",
-         packs_sparse, "step", "training", _before("0.19")),
     Rule("muon", "Muon optimizer does not support distributed optimizer, overlap grad reduce or overlap param gather for now.",
          _muon_sharding, releases=_before("0.18")),
 )

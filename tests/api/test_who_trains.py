@@ -1,0 +1,40 @@
+"""Who trains a case at all, named with its release, and what is said of a model that only later releases build."""
+
+from __future__ import annotations
+
+import pytest
+
+from meshwright import ExplainRequest, InputError, PlanRequest, explain, plan
+from meshwright.errors import NoAnswerError
+
+NANO = {"model": "nemotron-3-nano-30b-a3b", "device": "h100", "nodes": 16, "global_batch": 1024, "sequence": 8192}
+
+
+@pytest.mark.parametrize(("model", "said"), [
+    ("deepseek-v3.2", "--framework megatron@0.19 or accelerate or deepspeed or bridge@main can"),
+    ("nemotron-3-super-120b-a12b", "--framework accelerate or bridge@main or deepspeed or megatron@0.17 can"),
+    ("kimi-linear-48b-a3b", "--framework accelerate or deepspeed can"),
+])
+def test_who_can_is_said_once_with_its_release(model: str, said: str) -> None:
+    with pytest.raises(NoAnswerError) as raised:
+        plan(PlanRequest(model=model, device="h100", nodes=32, global_batch=1024, sequence=4096))
+    assert str(raised.value).endswith(said)
+    assert str(raised.value).count("--framework") == 1
+
+
+def test_who_has_a_knob_is_said_for_the_case() -> None:
+    with pytest.raises(InputError, match=r"--framework accelerate or bridge@main or deepspeed or megatron@0\.18 has it"):
+        plan(PlanRequest(**NANO, pin=["recompute=full"]))
+
+
+def test_explain_asks_no_layout_that_the_release_refuses_for_every_hybrid() -> None:
+    """Winners of all questions had virtual stages or recomputed all: 'no layout fits without recompute' was said where one fits."""
+    told = explain(ExplainRequest(**NANO, layout="tp1 pp2 ep8 dp64 mb1 zero1 layers=[27,25]")).to_json()
+    assert "some layout fits without recompute" in str(told)
+    assert "no layout fits without recompute" not in str(told)
+
+
+def test_a_step_of_context_parallelism_is_of_a_kind_that_the_model_has() -> None:
+    request = ExplainRequest(model="deepseek-v3.2", device="h100", nodes=128, global_batch=2048, sequence=4096,
+                             framework="megatron@0.19", layout="tp2 pp16 vp2 ep8 dp32 mb1 sp zero1 recompute=full")
+    assert "no context parallelism for this model" not in str(explain(request).to_json())
