@@ -11,6 +11,7 @@ from benchmarks.regimes import disjoint_sets, regimes
 from meshwright.evidence.score.metrics import reliability
 from meshwright.report.charts import Axis, Frame, log_axis, quantile
 from meshwright.report.svg import BLUE, GREEN, GREY, INK, MUTED, ORANGE, RED, Drawing
+from meshwright.words import percent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -68,7 +69,7 @@ def _scatters(
         frame = Frame(drawing=draw, left=left, top=top, width=PANEL, height=PANEL, across=axis, up=axis)
         off = fmean(abs(y / x - 1.0) for x, y in pairs)
         factor = median(max(y / x, x / y) for x, y in pairs)
-        frame.ground(name, f"{len(pairs)} rows, MAPE {off:.1%}, median factor {factor:.2f}")
+        frame.ground(name, f"{len(pairs)} rows, MAPE {percent(off)}, median factor {factor:.2f}")
         frame.diagonal_band(BAND, WASH)
         size = 4.5 if len(pairs) < 150 else 3.5
         for low, high, colour in reversed(_mfu_bands()):
@@ -126,7 +127,7 @@ def regimes_picture(rows: Sequence[Scored], source: str) -> Drawing:
                 off = fmean(abs(each - 1.0) for each in ratios)
                 frame.box(ratios, y + 5, height=11, colour=BLUE if off <= 0.15 else ORANGE if off <= 0.3 else RED)
                 draw.text(left + 430, y + 9, f"{len(ratios)}", size=10, colour=MUTED, anchor="end")
-                draw.text(left + 464, y + 9, f"{off:.0%}", size=10, anchor="end")
+                draw.text(left + 464, y + 9, percent(off, 0), size=10, anchor="end")
                 y += line
             y += pad
     return draw

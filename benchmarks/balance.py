@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from benchmarks.balance_cases import LADDER, LADDER_BYTES, LARGE, PUBLISHED, Published, Rung
 from meshwright.domain.balance import Balance
 from meshwright.search.balance import balance
+from meshwright.words import percent, signed
 
 if TYPE_CHECKING:
     from meshwright.domain.balance import BalanceProblem
@@ -53,7 +54,7 @@ def published_row(case: Published) -> str:
     simulated = ours.best.simulated_time
     return (
         f"| {case.name} | {theirs} | {ours.slot_found:,.0f} ({_proof(ours)}) | {case.simulated:,.0f} | {simulated:,.0f} "
-        f"| {simulated / case.simulated - 1:+.1%} | {case.solver} | {seconds} |"
+        f"| {signed(simulated / case.simulated - 1)} | {case.solver} | {seconds} |"
     )
 
 
@@ -63,12 +64,12 @@ def large_row(name: str, problem: BalanceProblem) -> str:
     above = ours.best.simulated_time / ours.simulated_bound - 1
     return (
         f"| {name} | {ours.slot_found:.5g} ({_proof(ours)}) | {ours.best.slot_time:.5g} | {ours.best.simulated_time:.6g} "
-        f"| {above:.1%} | {ours.bubble.total_ratio:.1%} | {seconds} |"
+        f"| {percent(above)} | {percent(ours.bubble.total_ratio)} | {seconds} |"
     )
 
 
 def _proof(answer: Balance) -> str:
-    return "proved" if answer.status == "optimal" else f"gap {answer.gap_ratio:.1%}"
+    return "proved" if answer.status == "optimal" else f"gap {percent(answer.gap_ratio)}"
 
 
 def ladder_row(rung: Rung) -> str:

@@ -6,6 +6,7 @@ from math import log
 from typing import TYPE_CHECKING
 
 from benchmarks.worst import KNOBS, settings
+from meshwright.words import percent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +33,7 @@ def contradictions(rows: Sequence[Scored]) -> list[tuple[str, str, str, str]]:
             apart = (other.mfu or 1.0) / (row.mfu or 1.0)
             found.append((
                 f"`{row.id}`", f"{settings(row)} ({row.row.framework_version})",
-                f"MFU {row.mfu:.1%}, predicted / measured {row.step_ratio:.2f}",
+                f"MFU {percent(row.mfu)}, predicted / measured {row.step_ratio:.2f}",
                 f"`{other.id}` reaches {apart:.2f} times its MFU, predicted / measured {other.step_ratio:.2f}; differs in "
                 + (", ".join(f"{name} {other.row.word(name) or 'blank'}" for name in _different(row, other)) or "nothing"),
             ))

@@ -29,6 +29,7 @@ from meshwright.evidence.fit.linear import key_of
 from meshwright.evidence.fit.own import calibrate_on_top
 from meshwright.evidence.rows.groups import folds
 from meshwright.evidence.rows.run import Run
+from meshwright.words import percent
 
 GIVEN = (0, 1, 3, 5)
 """Own runs."""
@@ -109,7 +110,7 @@ def results(cache: Path) -> dict[str, list[Told]]:
             return tried(name, own_runs, left_out.without(names == name, name))
 
         found[name] = kept(cache / f"{name}-{stamp}.pickle", all_of)
-        print(f"{name}: {', '.join(f'{error(found[name], count):.1%}' for count in GIVEN)}", file=sys.stderr, flush=True)
+        print(f"{name}: {', '.join(percent(error(found[name], count)) for count in GIVEN)}", file=sys.stderr, flush=True)
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from statistics import fmean, median
 from typing import TYPE_CHECKING
 
@@ -113,16 +114,17 @@ def said(found: Found) -> str:
 def picture(found: Found) -> str:
     """Error, coverage and width by the number of own runs: each source thin, all of them thick."""
     draw = Drawing(width=900.0, height=330.0, title="Error, coverage and width of intervals by the number of own runs")
-    panels: tuple[tuple[str, Callable[[Sequence[Told], int], float], float, str, float | None], ...] = (
-        ("Median error of the step", error, 0.35, "{:.0%}", TARGET), ("90 % interval holds", coverage, 1.0, "{:.0%}", 0.9),
-        ("Mean log-width of the interval", width, 2.0, "{:.1f}", None),
+    whole = partial(percent, digits=0)
+    panels: tuple[tuple[str, Callable[[Sequence[Told], int], float], float, Callable[[float], str], float | None], ...] = (
+        ("Median error of the step", error, 0.35, whole, TARGET), ("90 % interval holds", coverage, 1.0, whole, 0.9),
+        ("Mean log-width of the interval", width, 2.0, "{:.1f}".format, None),
     )
-    for number, (title, figure, most, form, aim) in enumerate(panels):
+    for number, (title, figure, most, words, aim) in enumerate(panels):
         left, bottom, wide, high = 50.0 + 295.0 * number, 270.0, 220.0, 200.0
         draw.text(left, 40, title, size=13, bold=True)
         for share in (0.0, 0.25, 0.5, 0.75, 1.0):
             draw.line([(left, bottom - share * high), (left + wide, bottom - share * high)], GRID)
-            draw.text(left - 6, bottom - share * high + 4, form.format(share * most), size=10, anchor="end", colour=MUTED)
+            draw.text(left - 6, bottom - share * high + 4, words(share * most), size=10, anchor="end", colour=MUTED)
         for count in GIVEN:
             draw.text(left + wide * count / GIVEN[-1], bottom + 16, str(count), size=10, anchor="middle", colour=MUTED)
 

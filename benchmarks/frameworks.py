@@ -25,6 +25,7 @@ from meshwright.errors import InputError
 from meshwright.frameworks import framework, frameworks
 from meshwright.frameworks.resume import ORDER
 from meshwright.testing import any_plans, legal_plans, offered
+from meshwright.words import percent
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
@@ -138,7 +139,7 @@ def measured_table(found: list[Measured]) -> str:
     ]
     lines += [
         f"| {one.name} | {one.parser} | {one.asked.total()} | {one.accepted.total()} | {one.reverse_accepted} "
-        f"| {one.reverse_allowed} | {one.reverse_later} | {one.reverse_share:.1%} |"
+        f"| {one.reverse_allowed} | {one.reverse_later} | {percent(one.reverse_share)} |"
         for one in found
     ]
     features = list(dict.fromkeys(feature for one in found for feature in one.asked if feature != "any"))
@@ -260,7 +261,7 @@ def main(arguments: list[str] | None = None) -> int:
             keep([found])
             sys.stdout.write(
                 f"{judge.framework}: {found.accepted.total()} of {found.asked.total()} accepted; "
-                f"of {found.reverse_accepted} taken {found.reverse_share:.1%} explained\n"
+                f"of {found.reverse_accepted} taken {percent(found.reverse_share)} explained\n"
             )
     if options.write or options.registry:
         PAGE.write_text(page(), encoding="utf-8")

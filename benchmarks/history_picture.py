@@ -6,6 +6,7 @@ from math import log10
 from typing import TYPE_CHECKING
 
 from meshwright.report.svg import BLUE, GREY, INK, MUTED, ORANGE, Drawing
+from meshwright.words import percent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,7 +35,7 @@ def history_picture(figures: Sequence[Figure]) -> Drawing:
         draw.text(LEFT + 10 + 170.0 * place, 64, scheme, size=11)
     for tick in TICKS:
         draw.line([(_across(tick), TOP - 6), (_across(tick), TOP + LINE * len(names))], GREY, width=0.5)
-        draw.text(_across(tick), TOP - 10, f"{tick:.0%}", size=9, anchor="middle", colour=MUTED)
+        draw.text(_across(tick), TOP - 10, percent(tick, 0), size=9, anchor="middle", colour=MUTED)
     for number, name in enumerate(names):
         y = TOP + LINE * (number + 0.6)
         draw.text(LEFT - 12, y + 3, name, size=11, anchor="end", colour=INK)

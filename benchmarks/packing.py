@@ -23,6 +23,7 @@ import numpy as np
 import meshwright as mw
 from benchmarks.packing_sources import packers, slime_workloads
 from meshwright.packing import Cost, figures, lower_bound, pack
+from meshwright.words import percent
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE, RECORD = ROOT / "docs" / "packing-bench.md", ROOT / "tests" / "packing" / "others.json"
@@ -98,11 +99,11 @@ def table(columns: dict[str, Column]) -> list[str]:
         kept = [place for place, well in enumerate(each.kept) if well]
         even = [ours.imbalance[place] <= each.imbalance[place] for place in kept]
         fewer = [ours.microbatches[place] <= each.microbatches[place] for place in kept]
-        shares = [f"{mean(one):.1%}" if kept else "none" for one in (even or [0], fewer or [0])]
+        shares = [percent(mean(one)) if kept else "none" for one in (even or [0], fewer or [0])]
         cells = [
-            TITLES[name], f"{mean(each.rank_batches_over):.1%}", f"{each.worst:,}", f"{mean(each.microbatches):.2f}",
-            f"{mean(each.waste):.1%}", f"{median(each.imbalance) - 1:.4%}, {max(each.imbalance) - 1:.3%}",
-            f"{1e3 * median(each.cpu_s):.1f}", f"{mean(each.kept):.1%}", *(["", ""] if name == "meshwright" else shares),
+            TITLES[name], percent(mean(each.rank_batches_over)), f"{each.worst:,}", f"{mean(each.microbatches):.2f}",
+            percent(mean(each.waste)), f"{percent(median(each.imbalance) - 1, 4)}, {percent(max(each.imbalance) - 1, 3)}",
+            f"{1e3 * median(each.cpu_s):.1f}", percent(mean(each.kept)), *(["", ""] if name == "meshwright" else shares),
         ]
         lines.append(f"| {' | '.join(cells)} |")
     return lines
@@ -130,7 +131,7 @@ def large(cost: Cost) -> list[str]:
             assert found.overflows == 0
             lines.append(
                 f"| {name} | {ranks} | {min(times):.2f} | {found.microbatches:,} | {bound:,} "
-                f"| {found.microbatches / bound - 1:.2%} | {found.imbalance_ratio - 1:.4%} |"
+                f"| {percent(found.microbatches / bound - 1, 2)} | {percent(found.imbalance_ratio - 1, 4)} |"
             )
     return lines
 

@@ -23,6 +23,7 @@ from meshwright.engine.run import request_of
 from meshwright.estimate.single import estimate
 from meshwright.measure.here import on_one_host
 from meshwright.measure.reference import NOTHING, case_of
+from meshwright.words import percent, signed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -152,13 +153,13 @@ def main() -> None:
         sent = split.tensor_parallel_s + split.context_parallel_s + split.pipeline_exposed_s + split.data_parallel_exposed_s
         errors.append(said.step_s / step_s - 1.0)
         print(
-            f"{trial.model.name:9} {label(trial.layout)[:46]:46} {said.step_s:7.3f}/{step_s:7.3f} {errors[-1]:+7.1%}"
+            f"{trial.model.name:9} {label(trial.layout)[:46]:46} {said.step_s:7.3f}/{step_s:7.3f} {signed(errors[-1]):>8}"
             f"   {split.compute_s + split.host_s + split.optimizer_s:7.3f}/{max(each.busy_s for each in found):7.3f}"
             f"   {1e3 * split.optimizer_s:6.1f}/{1e3 * max(each.optimizer_s for each in found):6.1f}"
             f"   {1e3 * (sent + split.bubble_s):8.1f}/{1e3 * max(each.communication_s for each in found):8.1f}",
             flush=True,
         )
-    print(f"{len(errors)} layouts, median error {median(map(abs, errors)):.1%}")
+    print(f"{len(errors)} layouts, median error {percent(median(map(abs, errors)))}")
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from meshwright.evidence.score.sets import sets
+from meshwright.words import percent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -48,8 +49,9 @@ def regimes(rows: Sequence[Scored]) -> list[Regime]:
 
 def _band(row: Scored) -> tuple[float, str]:
     place = sum((row.mfu or 0.0) >= edge for edge in MFU_EDGES)
-    low = f"{MFU_EDGES[place - 1]:.0%}" if place else "0"
-    return float(place), f"{low} - {MFU_EDGES[place]:.0%}" if place < len(MFU_EDGES) else f"over {MFU_EDGES[-1]:.0%}"
+    if place == len(MFU_EDGES):
+        return float(place), f"over {percent(MFU_EDGES[-1], 0)}"
+    return float(place), f"{100 * MFU_EDGES[place - 1] if place else 0:.0f} - {percent(MFU_EDGES[place], 0)}"
 
 
 def _degree(row: Scored, column: str) -> int:

@@ -12,6 +12,7 @@ from benchmarks.commit import commit_of
 from benchmarks.replay_cells import SCHEMES
 from meshwright.catalog.calibrations import calibration_table
 from meshwright.report.svg import BLUE, GREEN, GREY, GRID, INK, MUTED, ORANGE, PURPLE, RED, Drawing
+from meshwright.words import percent
 
 if TYPE_CHECKING:
     from benchmarks.replay import Result
@@ -103,8 +104,8 @@ def stops_table(results: Sequence[Result]) -> str:
         left = sum(left_behind(each) for each in found)
         again = sum(each.replayed.implied_failures for each in found if each.replayed)
         lines.append(
-            f"| the {scheme} | {len(found)} | {np.median(stops):g} | {np.mean((stops < FEW) | (stops < thirds)):.0%} "
-            f"| {np.mean((stops < FEW) & (stops < thirds)):.0%} | {left} | {again} |"
+            f"| the {scheme} | {len(found)} | {np.median(stops):g} | {percent(np.mean((stops < FEW) | (stops < thirds)), 0)} "
+            f"| {percent(np.mean((stops < FEW) & (stops < thirds)), 0)} | {left} | {again} |"
         )
     lines.append("| *aim* | | | 80% | | at most 2 | |")
     return "\n".join(lines) + "\n"
@@ -133,7 +134,7 @@ def cells_table(results: Sequence[Result]) -> str:
         key, cell = own[0].cell.cell.key, own[0].cell.cell
         near = [str(each.near[0]) for each in own]
         stops = ", ".join(str(len(each.replayed.tried)) for each in own if each.replayed)
-        regret = ", ".join(f"{each.replayed.regret_by_trial[-1]:.1%}" for each in own if each.replayed)
+        regret = ", ".join(percent(each.replayed.regret_by_trial[-1]) for each in own if each.replayed)
         rest = [f"{np.median(others[way, id_].near):g}" for way in names]
         name = f"{key[2]}, {key[5]} devices, batch {key[7]}"
         words = [name, str(len(cell.candidates)), str(cell.measured), *near, stops, regret, *rest]
@@ -155,7 +156,7 @@ def picture(results: Sequence[Result]) -> str:
     draw.text(left, 28, "Share of cells in which a layout near the best was tried", size=15, bold=True)
     for share in (0.0, 0.25, 0.5, 0.75, 1.0):
         draw.line([(left, y(share)), (x(most), y(share))], GRID)
-        draw.text(left - 8, y(share) + 4, f"{share:.0%}", anchor="end", colour=MUTED)
+        draw.text(left - 8, y(share) + 4, percent(share, 0), anchor="end", colour=MUTED)
     for trials in (1, 5, 10, 20, 30, 40):
         draw.text(x(trials), bottom + 18, str(trials), anchor="middle", colour=MUTED)
     draw.text(x(most), bottom + 36, "trials", anchor="end", colour=MUTED)

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.commit import ROOT, commit_of
+from meshwright.words import percent
 
 COMMIT = "e4c6b15"
 CHILD = Path(__file__).with_name("speed_child.py")
@@ -159,7 +160,7 @@ def warm_table(tree: Path) -> list[str]:
 def _share(profile: dict[str, Any], stage: str) -> str:
     """Seconds of a stage of a profile, and its share."""
     share = profile["share"][stage]
-    return f"{share * profile['cpu_s']:.2f} ({share:.0%})"
+    return f"{share * profile['cpu_s']:.2f} ({percent(share, 0)})"
 
 
 def profiles(trees: tuple[Path, Path]) -> list[str]:

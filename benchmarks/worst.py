@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from meshwright.evidence.rows.groups import cell_key
 from meshwright.evidence.rows.run import run
+from meshwright.words import percent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -79,7 +80,7 @@ def _regime(row: Scored, known: Run) -> str:
     full = (row.measured_memory_bytes or 0.0) > EDGE * cluster.device.memory_bytes
     if full and low:
         share = (row.measured_memory_bytes or 0.0) / cluster.device.memory_bytes
-        return f"{share:.0%} of the device's memory: the allocator retries, and throughput collapses"
+        return f"{percent(share, 0)} of the device's memory: the allocator retries, and throughput collapses"
     if low and pp > 1 and layout.zero_stage == 0 and layout.data_parallel > 1 and row.row.framework == "nanotron":
         return "ZeRO-0 beside PP: nanotron reduces gradients of every micro-batch"
     if tp > cluster.scale_up_devices:
@@ -93,7 +94,7 @@ def _regime(row: Scored, known: Run) -> str:
     if layout.world // cluster.devices_per_node >= 32:
         return "32 nodes and more: rows of this cluster that differ only in ZeRO 0 and 1 differ by up to 67 %"
     if (row.mfu or 1.0) < 0.10:
-        return f"MFU of {row.mfu:.1%}: launch- and latency-bound"
+        return f"MFU of {percent(row.mfu)}: launch- and latency-bound"
     if row.row.precision.startswith(("fp8", "nvfp4")):
         return "low-precision kernels of this release"
     if pp > 1 and layout.virtual_stages == 1 and low is False:

@@ -14,6 +14,7 @@ from benchmarks.faults.draw import cases
 from benchmarks.faults.judge import right
 from benchmarks.faults.page import PAGE, page
 from meshwright.engine.nursery import Nursery
+from meshwright.words import percent
 
 
 def main() -> int:
@@ -36,7 +37,7 @@ def main() -> int:
             mark = "right" if right(one) else "WRONG"
             first = one.first
             said = "nothing" if first is None else f"{first.id}: {first.message}"
-            print(f"{case.number:3} {mark} {case.kind} {case.intensity:.0%} on {case.layout}, rank {case.rank}, "
+            print(f"{case.number:3} {mark} {case.kind} {percent(case.intensity, 0)} on {case.layout}, rank {case.rank}, "
                   f"{time.perf_counter() - begin:.1f} s: {said}", flush=True)
             if not right(one):
                 for each in one.findings[:5]:

@@ -9,6 +9,7 @@ from benchmarks.commit import ROOT, commit_of
 from benchmarks.faults.campaign import STEP_S, STEPS, WARMUP
 from benchmarks.faults.draw import KINDS, LEAST, MOST
 from benchmarks.faults.judge import right
+from meshwright.words import percent
 
 if TYPE_CHECKING:
     from benchmarks.faults.campaign import Told
@@ -46,7 +47,7 @@ WHAT = {
 BEHIND = """
 ## How a run is made
 
-- Intensity is the share of the step that is lost, {least:.0%} to {most:.0%}, taken from the healthy steps before the fault begins;
+- Intensity is the share of the step that is lost, {least} to {most}, taken from the healthy steps before the fault begins;
   of padding it is the share of tokens, of a leak the growth of the process over the run (of about 300 MiB), and of a missing
   collective or of too many threads on all ranks it means nothing.
 - The device is emulated: a layer sleeps for a set time, {step_s:g} s in a step, twice as long backward as forward. Groups,
@@ -98,7 +99,7 @@ def page(told: Sequence[Told], seed: int) -> str:
         own = [each for each in told if each.case.kind == kind]
         text += f"| {kind} | {WHAT[kind]} | {len(own)} | {sum(map(right, own))} |\n"
     apart = "\n".join(f"| {' | '.join(row)} |" for row in APART)
-    text += BEHIND.format(apart=apart, least=LEAST, most=MOST, step_s=STEP_S, warmup=WARMUP, steps=STEPS)
+    text += BEHIND.format(apart=apart, least=percent(LEAST, 0), most=percent(MOST, 0), step_s=STEP_S, warmup=WARMUP, steps=STEPS)
     wrong = [each for each in told if not right(each)]
     if not wrong:
         return text + "None.\n"
@@ -106,5 +107,5 @@ def page(told: Sequence[Told], seed: int) -> str:
     for each in wrong:
         case, first = each.case, each.first
         said = "nothing above advice" if first is None else f"{first.id}: {first.message}"
-        text += f"| {case.number} | {case.kind} | {case.intensity:.0%} | {case.layout} | {case.rank} | {said} |\n"
+        text += f"| {case.number} | {case.kind} | {percent(case.intensity, 0)} | {case.layout} | {case.rank} | {said} |\n"
     return text

@@ -8,6 +8,7 @@ from typing import Any
 import yaml
 
 from meshwright.documents.quoting import markdown_code
+from meshwright.words import percent
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "mutants.md"
 EQUIVALENT = Path(__file__).parent / "equivalent.yaml"
@@ -34,7 +35,7 @@ def page(drawn: list[dict[str, Any]], known: list[dict[str, Any]]) -> str:
         share = killed / max(1, len(found) - same)
         later = sum(each["killed"] and each.get("later", False) for each in found)
         counted = f"{killed} of {len(found)} killed, {later} of them by tests that were written for it; {same} change nothing that "
-        counted += f"can be seen: {share:.0%} of the others."
+        counted += f"can be seen: {percent(share, 0)} of the others."
         lines += [f"## {title}", "", counted, "", *_sets(found), *TABLE]
         lines += [_row(each, reasons) for each in sorted(found, key=lambda each: (each["path"], each["line"]))]
         lines.append("")
@@ -48,7 +49,7 @@ def _sets(found: list[dict[str, Any]]) -> list[str]:
     for name in names:
         own = [each for each in found if each["set"] == name]
         now, first = (sum(each["killed"] and (later or not each.get("later")) for each in own) for later in (True, False))
-        lines.append(f"| {name} | {len(own)} | {first} ({first / len(own):.0%}) | {now} ({now / len(own):.0%}) |")
+        lines.append(f"| {name} | {len(own)} | {first} ({percent(first / len(own), 0)}) | {now} ({percent(now / len(own), 0)}) |")
     return [*lines, ""] if len(names) > 1 else []
 
 

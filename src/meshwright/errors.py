@@ -36,9 +36,10 @@ class _Values(string.Formatter):
         return shown(value) if conversion == "r" else super().convert_field(value, conversion)
 
     def format_field(self, value: Any, format_spec: str) -> str:
-        """A figure with its digits, anything else in words."""
+        """A figure with its digits, a share as ``11.3 %``, anything else in words."""
         try:
-            return super().format_field(value, format_spec) if format_spec else plain(value)
+            said = super().format_field(value, format_spec) if format_spec else plain(value)
+            return said.replace("%", " %") if format_spec.endswith("%") else said
         except ValueError:  # a number of thousands of digits
             return plain(value)
 

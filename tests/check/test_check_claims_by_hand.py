@@ -109,7 +109,7 @@ def test_beyond_the_peak_is_impossible_and_right_would_be_the_peak():
     assert said(context(tokens_per_s_per_device=1e4)) == said(context(tokens_per_s_per_device=1e5, device=False)) == []
     assert said(context(tokens_per_s_per_device=1e5, named=False)) == []
     (found,) = claims(context(tokens_per_s_per_device=2e4))
-    words = f"would be an MFU of 200%, above the dense peak of {PEAK / TERA:.0f} TFLOP/s"
+    words = f"would be an MFU of 200 %, above the dense peak of {PEAK / TERA:.0f} TFLOP/s"
     assert str(found.message) == f"--claim: tokens_per_s_per_device=20,000 {words}"
     assert (found.severity, found.expected) == ("error", pytest.approx(1e4))
     (found,) = claims(context(tokens_per_s=4e4 * DEVICES))
@@ -138,7 +138,7 @@ def test_from_where_on_a_claim_is_not_what_is_predicted(interval, speed, severit
 def test_the_words_of_a_claim_that_is_not_what_is_predicted():
     ((_, _, words),) = said(context(estimate=predicted(interval=INTERVAL), tokens_per_s_per_device=2000.0, device=False))
     assert words == (
-        "--claim: tokens_per_s_per_device=2,000 is 2.00 times the prediction of 1,000 for this layout (800 to 1,250, 80% interval)"
+        "--claim: tokens_per_s_per_device=2,000 is 2.00 times the prediction of 1,000 for this layout (800 to 1,250, 80 % interval)"
     )
     ((_, _, words),) = said(context(estimate=predicted(), mfu=0.4, device=True))
     assert words == (

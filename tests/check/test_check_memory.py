@@ -76,7 +76,7 @@ def test_figures_of_a_prediction_stand_in_words_and_values_of_files_say_which_th
     case = case_of("llama2-70b", "h100-sxm", 64, 16, 4096, "megatron")
     words = printed(judged({"train.sh": megatron_text({"--global-batch-size": 16})}, "megatron@0.16", case, checks=(losses,)))
     assert "-> 0.1" not in words
-    assert "more than 10%" in words
+    assert "more than 10 %" in words
 
 
 def test_every_change_is_named_and_says_what_is_done():

@@ -38,8 +38,8 @@ def said(monkeypatch):
         (10.0, True, None),
         (10.29, True, None),
         (9.0, True, None),
-        (10.31, True, "tp2 is predicted to take 10.0 s a step instead of 10.3 s, +3% throughput; change: tp 4 -> 2"),
-        (20.0, True, "tp2 is predicted to take 10.0 s a step instead of 20.0 s, +100% throughput; change: tp 4 -> 2"),
+        (10.31, True, "tp2 is predicted to take 10.0 s a step instead of 10.3 s, +3 % throughput; change: tp 4 -> 2"),
+        (20.0, True, "tp2 is predicted to take 10.0 s a step instead of 20.0 s, +100 % throughput; change: tp 4 -> 2"),
         (9.0, False, "the best layout that fits: tp2, 10.0 s a step; change: tp 4 -> 2"),
         (20.0, False, "the best layout that fits: tp2, 10.0 s a step; change: tp 4 -> 2"),
     ],
@@ -58,7 +58,8 @@ def test_a_layout_that_is_faster_only_where_it_fits_is_not_the_better_one(said):
 
 
 def test_without_a_prediction_a_case_or_a_plan(said):
-    assert said(found()) == [("advice", "check.better", "a layout that works: tp2 is predicted to take 10.0 s a step at 40.0% MFU")]
+    words = "a layout that works: tp2 is predicted to take 10.0 s a step at 40.0 % MFU"
+    assert said(found()) == [("advice", "check.better", words)]
     assert said(found(), case=None) == []
     assert said(None, found()) == []
     assert said(None, found(), ("more nodes", "less batch")) == [
@@ -70,7 +71,7 @@ def test_without_a_prediction_a_case_or_a_plan(said):
 
 def test_where_the_better_step_lies():
     assert _interval(found()) == ""
-    assert _interval(found(interval=Some(level=0.8, step_s=(9.0, 12.5)))) == " (80% of runs: 9.00 s to 12.5 s)"
+    assert _interval(found(interval=Some(level=0.8, step_s=(9.0, 12.5)))) == " (80 % of runs: 9.00 s to 12.5 s)"
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from meshwright.domain.layout import Layout, Overlap
 from meshwright.estimate.evaluate import evaluate
 from meshwright.estimate.launching import launch_costs
 from meshwright.estimate.many import evaluate_many
+from meshwright.words import percent
 from strategies import planned
 
 LAYOUT = Layout(
@@ -82,7 +83,7 @@ def test_every_cost_is_that_of_one_change():
     assert costs["overlap"].cost_ratio > 0.0
     assert {name for name, each in costs.items() if each.source == "given"} == {"attention", "deterministic"}
     assert costs["host"].cost_ratio == 0.0
-    assert f"+{costs['attention'].cost_ratio:.1%}" in costs["attention"].sentence
+    assert f"+{percent(costs['attention'].cost_ratio)}" in costs["attention"].sentence
 
 
 def test_a_dense_model_has_no_routing():

@@ -113,7 +113,7 @@ def test_the_bubble_is_in_the_number_of_micro_batches() -> None:
     layout = given("70b-64-nodes").layout
     assert found.verdict == "wrong"
     assert found.figure.value == pytest.approx(3 / (5 * layout.num_microbatches + 3))
-    assert "80.0%" in found.sentence  # the guide's PP / (PP + mb)
+    assert "80.0 %" in found.sentence  # the guide's PP / (PP + mb)
 
 
 def test_size_classes_leave_out_seventy_billion() -> None:

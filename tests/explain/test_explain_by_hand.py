@@ -63,7 +63,7 @@ def explanation(**more):
         "throughput": Some(sentence="fast", rungs=[rung, no]),
         "start": Some(parameters_per_device=4e9, chosen_parameters_per_device=1e9),
         "what_ifs": [Some(change="net", step_s=1.5, step_change_ratio=-0.01)],
-        "launch": [Some(sentence="graphs=none (given): +31.0% against graphs=step")],
+        "launch": [Some(sentence="graphs=none (given): +31.0 % against graphs=step")],
         "disagreements": [
             topic("taken", "so", "chatlearn.micro-batch-one"),
             topic("tie", "", right=("chatlearn.micro-batch-one", "mindspore.micro-batch-two")),
@@ -82,8 +82,8 @@ def test_in_short():
     lines = page()["In short"]
     assert lines == (
         "of 100 points 40.0 are useful work; most is lost to tp 30.0, bubble 20.0, dp 10.0",
-        "the fastest layout found takes 7.00 s (-30.0%), 20.0 GiB: tp4",
-        "the best single step is tp 2 -> 4: 9.00 s (-10.0%), 30.0 GiB",
+        "the fastest layout found takes 7.00 s (-30.0 %), 20.0 GiB: tp4",
+        "the best single step is tp 2 -> 4: 9.00 s (-10.0 %), 30.0 GiB",
         "of the guides' rules 2 hold, 2 would hold and are not followed, 2 do not hold here, 1 is wrong anywhere, 1 does not apply",
     )
     best = explanation().fastest
@@ -115,11 +115,11 @@ def test_every_section():
         "Raise the throughput": (
             "fast",
             "from this layout to the fastest found: tp 2 -> 4, mb 1 -> 2",
-            "tp: 8.00 s (+5.0%), 10.0 GiB  tp2",
-            "tp: 8.00 s (+5.0%), 10.0 GiB, does not fit  tp2",
+            "tp: 8.00 s (+5.0 %), 10.0 GiB  tp2",
+            "tp: 8.00 s (+5.0 %), 10.0 GiB, does not fit  tp2",
             "by the guide's measure the start has 4B parameters a device, this layout 1B",
         ),
-        "How it is launched": ("graphs=none (given): +31.0% against graphs=step",),
+        "How it is launched": ("graphs=none (given): +31.0 % against graphs=step",),
         "Where the points between MFU and 100 go": (
             " 40.00  ideal (the MFU): 4.00 s",
             " 20.00  bubble [c]: 2.00 s",
@@ -129,11 +129,11 @@ def test_every_section():
             "by cause: wait 12.3",
         ),
         "One step of each knob": (
-            "tp 2 -> 4: 9.00 s (-10.0%), 30.0 GiB",
-            "mb 1 -> 2: 9.00 s (-20.0%), 30.0 GiB, does not fit",
+            "tp 2 -> 4: 9.00 s (-10.0 %), 30.0 GiB",
+            "mb 1 -> 2: 9.00 s (-20.0 %), 30.0 GiB, does not fit",
             "pp 1 -> 3: refused, a; b",
         ),
-        "Better hardware or software": ("net: 1.50 s (-1.0%)",),
+        "Better hardware or software": ("net: 1.50 s (-1.0 %)",),
         "Where the guides disagree": page()["Where the guides disagree"],
         "What the guides say": page()["What the guides say"],
     }
@@ -254,10 +254,10 @@ def test_rungs_are_steps_from_one_to_the_next(monkeypatch, start):
             ("recompute", 8.0, True),
         ]
         assert [each.step_change_ratio for each in found.rungs] == pytest.approx([0.0, -0.6, 1.0])
-        assert found.sentence == "from 10.0 s at the guided start (tp1 pp2) to 8.00 s, 0.80 times; most by tp (-60.0%)"
+        assert found.sentence == "from 10.0 s at the guided start (tp1 pp2) to 8.00 s, 0.80 times; most by tp (-60.0 %)"
     else:
         assert [(each.knob, each.step_s) for each in found.rungs] == [("guided start", 4.0), ("recompute", 8.0)]
-        assert found.sentence.endswith("2.00 times; most by recompute (+100.0%)")
+        assert found.sentence.endswith("2.00 times; most by recompute (+100.0 %)")
     bare = replace(target, recompute=NoRecompute())
     if not start:
         (only,) = ladder.speed_step(Trials(target, refused=(bare,))).rungs
@@ -284,7 +284,7 @@ def test_half_and_twice_the_batch():
     assert sorted(asked) == [0.5, 2.0]
     assert (found.twice.global_batch_sequences, found.twice.num_microbatches, found.half) == (48, 8, None)
     assert found.smallest_batch_sequences == 6
-    assert found.sentence.startswith("dp3 x mb2 x 4 micro-batches = 24 sequences = 24K tokens, at 50.0% MFU; ")
+    assert found.sentence.startswith("dp3 x mb2 x 4 micro-batches = 24 sequences = 24K tokens, at 50.0 % MFU; ")
     assert found.sentence.endswith("; the smallest batch of this layout is 6")
 
 

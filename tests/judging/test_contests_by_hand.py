@@ -13,6 +13,7 @@ from meshwright.judging.contests import CONTESTS, contests
 from meshwright.judging.finding import number, ratio, size
 from meshwright.judging.losses import causes, losses
 from meshwright.units import GIB
+from meshwright.words import percent
 
 
 def facts(*, parameters=8e9, best=None, communication=0.1, step_s=10.0, **layout):
@@ -71,7 +72,7 @@ def test_a_figure_in_words():
             number("num_microbatches", 2),
         )
     ]
-    assert said == ["bubble 9.5%", "step change +49.6%", "step change -10.0%", "headroom 2.5 GiB", "num microbatches 2"]
+    assert said == ["bubble 9.5 %", "step change +49.6 %", "step change -10.0 %", "headroom 2.5 GiB", "num microbatches 2"]
 
 
 def test_the_words_of_a_side_of_the_grid():
@@ -95,7 +96,7 @@ def test_the_words_of_a_side_of_the_grid():
             "the best of all takes 9.00 s (tp2)",
         ),
         ({"any": found(9.0), "mb1": found(10.0)}, ("a",), ("expected_spread_ratio", 0.0), ""),
-        ({"any": found(9.0)}, ("a", "b"), ("expected_spread_ratio", 0.0), "within 3.0% the model cannot tell them apart"),
+        ({"any": found(9.0)}, ("a", "b"), ("expected_spread_ratio", 0.0), "within 3.0 % the model cannot tell them apart"),
     ],
 )
 def test_how_far_sides_of_the_grid_lie_apart(best, right, figure, words):
@@ -107,10 +108,11 @@ def test_bubbles_stages_and_shards():
     assert module._bubble(facts()) == (ratio("bubble_ratio", 0.0), "no pipeline here, so no bubble")
     own, words = module._bubble(facts(pipeline_parallel=4, virtual_stages=2, num_microbatches=8))
     assert own.value == pytest.approx(3 / (2 * 4 + 3))
-    assert words.endswith(f"from {3 / 19:.1%} to {3 / 11:.1%}")
+    assert words.endswith(f"from {percent(3 / 19)} to {percent(3 / 11)}")
     assert module._stages(facts()) == (number("num_microbatches", 8), "one stage; 8 micro-batches of 2 need none to fill")
     own, words = module._stages(facts(pipeline_parallel=4))
-    assert (own.value, words) == (0.125, "8 micro-batches of 2 fill 4 stages to a bubble of 12.5%; the number counts, not the size")
+    said = "8 micro-batches of 2 fill 4 stages to a bubble of 12.5 %; the number counts, not the size"
+    assert (own.value, words) == (0.125, said)
     for one in ({"pipeline_parallel": 1}, {"pipeline_parallel": 2, "data_parallel": 1}):
         assert module._zero(facts(**one))[1] == "no sharding under a pipeline in this layout"
     assert module._zero(facts(pipeline_parallel=2, zero_stage=2))[0] == number("zero_stage", 2)
@@ -132,7 +134,7 @@ def test_bubbles_stages_and_shards():
 def test_exposed_communication_between_the_bounds(share, best, words):
     own, sentence = module._communication(facts(communication=share, best={"any": best} if best else {}))
     assert own.value == share
-    assert words in sentence and sentence.startswith(f"{share:.1%} exposed: ")
+    assert words in sentence and sentence.startswith(f"{percent(share)} exposed: ")
 
 
 @pytest.mark.parametrize(

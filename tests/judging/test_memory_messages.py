@@ -24,7 +24,7 @@ def test_cads_is_short_of_0_70_gib_even_if_defragmented():
     found = kinds(CADS_4)
     assert list(found) == ["capacity", "fragmentation"]
     assert found["capacity"].short_bytes / GIB == pytest.approx(0.70, abs=0.011)
-    assert "51%" in str(found["fragmentation"])
+    assert "51 %" in str(found["fragmentation"])
 
 
 def test_torchtune_is_full():

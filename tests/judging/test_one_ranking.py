@@ -86,7 +86,7 @@ def test_a_shorter_step_that_is_less_likely_to_fit_is_said_to_be_so() -> None:
     assert (found.verdict, found.figure.name) == ("fails", "expected_change_ratio")
     assert found.figure.value == pytest.approx(17.6 / 16.7 - 1.0)
     assert found.sentence == (
-        "micro-batch 1: 16.0 s where it fits, 17.6 s expected (tp4); best of all: 16.7 s (tp2); the advice is 5.4% slower; "
+        "micro-batch 1: 16.0 s where it fits, 17.6 s expected (tp4); best of all: 16.7 s (tp2); the advice is 5.4 % slower; "
         "faster where it fits, but less likely to fit: micro-batch 1"
     )
     own, words = _by_grid(facts, CONTESTS[0], ("a",))  # type: ignore[arg-type]
@@ -163,12 +163,12 @@ RISKY, SAFE = tried(10.0, 12.0), tried(10.5, 10.5)
 
 
 @pytest.mark.parametrize(("then", "now", "better", "words"), [
-    (tried(9.0), tried(10.0), True, "10.0% faster"),
-    (SAFE, RISKY, True, "12.5% faster by what is expected of it (5.0% slower where it fits)"),
-    (RISKY, SAFE, False, "14.3% slower by what is expected of it (4.8% faster where it fits)"),
-    (tried(9.0, fits=False), tried(10.0), False, "10.0% faster and does not fit"),
-    (tried(11.0), tried(10.0, fits=False), True, "10.0% slower and fits, where the other does not"),
-    (tried(9.0, fits=False), tried(10.0, fits=False), False, "10.0% faster; neither fits"),
+    (tried(9.0), tried(10.0), True, "10.0 % faster"),
+    (SAFE, RISKY, True, "12.5 % faster by what is expected of it (5.0 % slower where it fits)"),
+    (RISKY, SAFE, False, "14.3 % slower by what is expected of it (4.8 % faster where it fits)"),
+    (tried(9.0, fits=False), tried(10.0), False, "10.0 % faster and does not fit"),
+    (tried(11.0), tried(10.0, fits=False), True, "10.0 % slower and fits, where the other does not"),
+    (tried(9.0, fits=False), tried(10.0, fits=False), False, "10.0 % faster; neither fits"),
 ])
 def test_one_layout_against_another_goes_by_what_is_expected_and_fits(then: Some, now: Some, better: bool, words: str) -> None:
     found = against(Some(error_ratio=0.01), then, now)  # type: ignore[arg-type]

@@ -13,10 +13,12 @@ import more_reports
 import pytest
 import report_samples
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from meshwright import words
 from meshwright.estimate import estimate
 from meshwright.frameworks import framework
-from meshwright.report.blocks import Folded, Paragraph, Pieces, Table, View
+from meshwright.report.blocks import Folded, Paragraph, Pieces, Table, View, cell, line, table
 from meshwright.report.console import show
 from meshwright.report.estimate import estimate_report, term_table
 from meshwright.report.explain import explanation_report
@@ -33,6 +35,17 @@ LONGEST = 40
 
 NAME = re.compile(r"[a-z_]+(\.[a-z0-9_]+){2,}")
 """The dotted name of a formula, which folds as well."""
+
+
+FIGURE = re.compile(r"[\d.,]*\d[KMBT]? (?:%|s|ms|us|GiB|MiB|GB/s|TFLOP/s|tokens/s|samples/s|h|days|W|kW)(?![\w-])")
+"""A figure and its unit, which stand on one line."""
+SPELT = st.one_of(
+    st.builds(words.percent, st.floats(-2.0, 9.0)), st.builds(words.signed, st.floats(-2.0, 9.0)),
+    st.builds(words.seconds, st.floats(0.0, 1e5)), st.builds(words.gib, st.floats(0.0, 1e14)),
+    st.builds(words.tflops, st.floats(0.0, 1e16)), st.builds("{} tokens/s".format, st.builds(words.count, st.floats(0.0, 1e9))),
+)
+WORD = st.text("abcdefgh-", min_size=1, max_size=12)
+PROSE = st.lists(st.one_of(SPELT, SPELT.map("({},".format), WORD), max_size=60).map(" ".join)
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +78,20 @@ def said(block) -> list[str]:
     return [word for text in texts for word in text.split()]
 
 
+def figures(block) -> list[str]:
+    """Every figure with its unit."""
+    match block:
+        case Paragraph(words=own):
+            texts = ["".join(run.text for run in own)]
+        case Table(choices=(), rows=rows):
+            texts = ["".join(run.text for run in each.words) for row in rows for each in row]
+        case Folded(blocks=blocks):
+            return [found for each in blocks for found in figures(each)]
+        case _:
+            texts = []
+    return [found[0] for text in texts for found in FIGURE.finditer(text)]
+
+
 def printed(parts, width) -> str:
     stream = io.StringIO()
     show(parts, stream, width)
@@ -76,6 +103,7 @@ def whole(parts, width) -> int:
     text = printed(parts, width)
     words = {word for block in blocks_of(parts) for word in said(block)
              if re.search(r"\d", word) and len(word) <= LONGEST and not NAME.fullmatch(word)}
+    words.update(each for block in blocks_of(parts) for each in figures(block))
     lost = sorted(word for word in words if word not in text)
     assert not lost, f"{width} columns: {lost}\n{text}"
     assert "\u2026" not in text
@@ -88,6 +116,17 @@ def whole(parts, width) -> int:
 def test_no_figure_is_cut_and_no_line_runs_over(reports, width):
     assert len(reports) > 20
     assert sum(whole(parts, width) for parts in reports) > 300
+
+
+@given(PROSE, st.sampled_from(WIDTHS), st.booleans(), st.integers(0, 8))
+def test_no_line_breaks_between_a_figure_and_its_unit(text, width, item, indent):
+    """Of a paragraph, of an item, and of a cell beside others; and nothing but blanks is lost where lines break."""
+    paragraph = line(text, kind="item" if item else "text", indent=indent)
+    beside = table(("name", "what", "more"), [(cell("x" * 20), cell(text), cell("y" * 20))], indent=indent)
+    for block in (paragraph, beside):
+        told = printed([block], width)
+        assert not [each[0] for each in FIGURE.finditer(text) if each[0] not in told], told
+    assert printed([paragraph], width).replace(" ", "").replace("\n", "") == "-" * item + text.replace(" ", "")
 
 
 @settings(max_examples=12, deadline=None)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 
 import pytest
 
 from meshwright import units, words
+from meshwright.errors import Message
 
 SOURCE = Path(words.__file__).parent
 GIB = units.GIB
@@ -29,3 +31,12 @@ def test_what_is_printed_with_its_sign_has_none_where_it_rounds_to_nought():
     bare = re.compile(r"\{[^{}]+:\+[.,][^{}]*\}")
     found = [f"{path.name}: {each}" for path in SOURCE.rglob("*.py") for each in bare.findall(path.read_text(encoding="utf-8"))]
     assert not found
+
+
+def test_a_share_has_one_spelling():
+    """``11.3 %``: by ``words``, or in a template of a message; no f-string spells it as Python does."""
+    assert Message("x", "{share:.1%} of {all}", {"share": 0.113, "all": "50%"}).words == "11.3 % of 50%"
+    paths = [*SOURCE.rglob("*.py"), *(SOURCE.parent.parent / "benchmarks").rglob("*.py")]
+    told = (each for path in paths for each in ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    figures = [ast.unparse(each) for each in told if isinstance(each, ast.FormattedValue) and each.format_spec is not None]
+    assert not [each for each in figures if each.endswith("%}")]

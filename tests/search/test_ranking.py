@@ -14,6 +14,7 @@ from meshwright.errors import InputError
 from meshwright.search import SearchOptions, compare, linearity_of, plan
 from meshwright.search.ranking import ranking_error, value
 from meshwright.search.result import FIGURES
+from meshwright.words import percent
 from search.test_certainty import calibrated, with_curve
 from strategies import MEGATRON, small_case
 
@@ -121,8 +122,8 @@ def test_the_mean_idle_of_the_stages_is_said_beside_the_wait_of_the_busiest():
     assert own.mean_idle_ratio == pytest.approx(sum(idle) / 4)
     assert own.mean_idle_ratio > own.bubble_ratio
     (said,) = (reason for reason in best.reasons if reason.startswith("pp4"))
-    assert f"the busiest stage waits {own.bubble_ratio:.1%} of the step, the mean stage {own.mean_idle_ratio:.1%}" in said
-    assert f"with alike stages {3 / (m + 3):.1%} by the schedule's formula" in said
+    assert f"the busiest stage waits {percent(own.bubble_ratio)} of the step, the mean stage {percent(own.mean_idle_ratio)}" in said
+    assert f"with alike stages {percent(3 / (m + 3))} by the schedule's formula" in said
 
 
 @pytest.mark.parametrize(("pins", "words"), [

@@ -13,6 +13,7 @@ from meshwright.estimate.single import model_flops
 from meshwright.perf.flops import sequence_flops, training_flops
 from meshwright.perf.parameters import active_parameters
 from meshwright.units import GIB, TERA, count, gib
+from meshwright.words import percent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -162,7 +163,7 @@ def _against(estimate: Estimate, each: Claim, speed: float) -> Iterator[Finding]
     if estimate.interval is not None:
         fast_s, slow_s = estimate.interval.step_s
         low, high = predicted * estimate.step_s / slow_s, predicted * estimate.step_s / fast_s
-        words = f"{estimate.interval.level:.0%} interval"
+        words = f"{percent(estimate.interval.level, 0)} interval"
     else:
         low, high, words = predicted / NO_INTERVAL, predicted * NO_INTERVAL, "no interval: uncalibrated"
     if low <= speed <= high:

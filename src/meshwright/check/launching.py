@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from meshwright.check.context import finding
 from meshwright.estimate.launching import launch_costs
+from meshwright.words import percent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,6 +38,6 @@ def launching(context: Context) -> Iterator[Finding]:
     for each in sorted(chosen, key=lambda cost: -cost.cost_ratio):
         yield finding(
             "advice", f"check.launch-{each.name}", "{name}={value} makes the step {change} longer than {name}={expected}",
-            value=each.value, expected=each.best, name=each.name, change=f"{each.cost_ratio:.0%}", path="launch",
+            value=each.value, expected=each.best, name=each.name, change=percent(each.cost_ratio, 0), path="launch",
             source=f"prediction, calibration {found.calibration}",
         )

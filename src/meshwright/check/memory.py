@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from meshwright.check.context import finding
 from meshwright.search.plan import TIGHT
 from meshwright.units import gib
+from meshwright.words import percent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,5 +63,5 @@ def _stage(found: Estimate, severity: Severity, id: str, end: str) -> Finding:
         need=gib(found.memory_reserved_bytes), capacity=gib(capacity), end=end,
         largest=", ".join(f"{name} {gib(size)}" for name, size in largest),
         over=f"; {over} of {len(stages)} stages do not fit" if over and len(stages) > 1 else "",
-        probability=f"{found.memory_fit_probability:.0%}", source=f"prediction, calibration {found.calibration}",
+        probability=percent(found.memory_fit_probability, 0), source=f"prediction, calibration {found.calibration}",
     )

@@ -13,7 +13,7 @@ from meshwright.judging.start import differences
 from meshwright.search import plan
 from meshwright.search.plan import ranking_error
 from meshwright.search.result import SearchOptions
-from meshwright.words import seconds
+from meshwright.words import percent, seconds, signed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,7 +53,7 @@ def waste(context: Context) -> Iterator[Finding]:
     if own is None:
         yield finding(
             "advice", "check.better", "a layout that works: {label} is predicted to take {step} a step at {mfu} MFU",
-            path="layout", label=best.label, step=seconds(best.step_s), mfu=f"{best.mfu_ratio:.1%}", expected=best.label,
+            path="layout", label=best.label, step=seconds(best.step_s), mfu=percent(best.mfu_ratio), expected=best.label,
             source="search",
         )
     elif own.expected_step_s > best.expected_step_s * (1.0 + ranking_error(context.case)) or not own.fits:
@@ -66,7 +66,7 @@ def waste(context: Context) -> Iterator[Finding]:
             words = "the best layout that fits: {label}, {best} a step{interval}; change: {changes}"
         yield finding(
             "advice", "check.better", words, path="layout", value=own.label, expected=best.label, label=best.label,
-            best=seconds(best.step_s), own=seconds(own.step_s), gain=f"{gain:+z.0%}", interval=_interval(best),
+            best=seconds(best.step_s), own=seconds(own.step_s), gain=signed(gain, 0), interval=_interval(best),
             expected_best=seconds(best.expected_step_s), expected_own=seconds(own.expected_step_s),
             changes=changed(context, best), source=f"search, calibration {own.calibration}",
         )
@@ -103,7 +103,7 @@ def _interval(best: Estimate) -> str:
     if best.interval is None:
         return ""
     low, high = best.interval.step_s
-    return f" ({best.interval.level:.0%} of runs: {seconds(low)} to {seconds(high)})"
+    return f" ({percent(best.interval.level, 0)} of runs: {seconds(low)} to {seconds(high)})"
 
 
 def changed(context: Context, best: Estimate) -> str:
@@ -148,7 +148,8 @@ def losses(context: Context) -> Iterator[Finding]:
             "the pipeline is idle for {share} of the step, more than {bound}: {stages} stages, {chunks} virtual, {count} "
             "micro-batches",
             path=context.knob_place("pp") or "layout", value=found.bubble_ratio, expected=BUBBLE,
-            share=f"{found.bubble_ratio:.0%}", bound=f"{BUBBLE:.0%}", stages=layout.pipeline_parallel, chunks=layout.virtual_stages,
+            share=percent(found.bubble_ratio, 0), bound=percent(BUBBLE, 0), stages=layout.pipeline_parallel,
+            chunks=layout.virtual_stages,
             count=layout.num_microbatches, source=f"prediction, calibration {found.calibration}",
         )
     time_s = found.time
@@ -162,7 +163,7 @@ def losses(context: Context) -> Iterator[Finding]:
         largest = sorted(parts.items(), key=lambda part: -part[1])[:2]
         yield finding(
             "advice", "check.communication", "exposed communication takes {share} of the step, more than {bound}: {largest}",
-            path="layout", value=share, expected=COMMUNICATION, share=f"{share:.0%}", bound=f"{COMMUNICATION:.0%}",
-            largest=", ".join(f"{name} {part / found.step_s:.0%}" for name, part in largest if part),
+            path="layout", value=share, expected=COMMUNICATION, share=percent(share, 0), bound=percent(COMMUNICATION, 0),
+            largest=", ".join(f"{name} {percent(part / found.step_s, 0)}" for name, part in largest if part),
             source=f"prediction, calibration {found.calibration}; guide 003:103",
         )

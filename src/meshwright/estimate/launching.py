@@ -9,6 +9,7 @@ from meshwright.domain.launch import OFF
 from meshwright.domain.launching import launched, settings_of
 from meshwright.domain.layout import overlapping
 from meshwright.estimate.evaluate import evaluate
+from meshwright.words import signed
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
@@ -38,7 +39,7 @@ class LaunchCost:
         """``graphs=none: +31 % against graphs=partial``."""
         if self.value == self.best:
             return f"{self.name}={self.value} ({self.source})"
-        return f"{self.name}={self.value} ({self.source}): {self.cost_ratio:+z.1%} against {self.name}={self.best}"
+        return f"{self.name}={self.value} ({self.source}): {signed(self.cost_ratio)} against {self.name}={self.best}"
 
 
 def launch_costs(case: Case, layout: Layout) -> tuple[LaunchCost, ...]:

@@ -9,7 +9,7 @@ from meshwright.domain.layout import Layout, NoRecompute
 from meshwright.judging.neighbours import vary
 from meshwright.judging.predicates import change
 from meshwright.judging.start import start_layout
-from meshwright.words import seconds
+from meshwright.words import seconds, signed
 
 if TYPE_CHECKING:
     from meshwright.judging.facts import Facts
@@ -66,7 +66,7 @@ def speed_step(facts: Facts) -> SpeedStep:
     slower = facts.step_s > rungs[0].step_s
     fitting = [rung for rung in rungs[1:] if rung.fits]
     largest = max(fitting, key=lambda rung: rung.step_change_ratio * (1 if slower else -1), default=None)
-    most = f"; most by {largest.knob} ({largest.step_change_ratio:+z.1%})" if largest is not None else ""
+    most = f"; most by {largest.knob} ({signed(largest.step_change_ratio)})" if largest is not None else ""
     return SpeedStep(
         rungs=tuple(rungs),
         sentence=f"from {seconds(rungs[0].step_s)} at the guided start ({rungs[0].label}) to {seconds(facts.step_s)}, "

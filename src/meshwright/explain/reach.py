@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from meshwright.judging.predicates import percent
 from meshwright.units import count
-from meshwright.words import plural
+from meshwright.words import percent, plural
 
 if TYPE_CHECKING:
     from meshwright.domain.training import Batch

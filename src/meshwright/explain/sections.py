@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from meshwright.catalog.guides import cited, lines_of
 from meshwright.units import count, gib
-from meshwright.words import seconds
+from meshwright.words import seconds, signed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -60,7 +60,7 @@ def sections(explanation: Explanation, *, all_rules: bool = False) -> tuple[Sect
             ("One step of each knob", (_step(each) for each in explanation.sensitivities)),
             (
                 "Better hardware or software",
-                (f"{w.change}: {seconds(w.step_s)} ({w.step_change_ratio:+z.1%})" for w in explanation.what_ifs),
+                (f"{w.change}: {seconds(w.step_s)} ({signed(w.step_change_ratio)})" for w in explanation.what_ifs),
             ),
             ("Where the guides disagree", _disagreements(explanation, quoted=all_rules)),
             ("What the guides say", _every_rule(explanation) if all_rules else _telling_rules(explanation)),
@@ -80,7 +80,7 @@ def _answer(explanation: Explanation) -> Iterator[str]:
     if best is None:
         yield "nothing was found that fits"
     elif best.differences:
-        found = f"the fastest layout found takes {seconds(best.step_s)} ({best.step_change_ratio:+z.1%})"
+        found = f"the fastest layout found takes {seconds(best.step_s)} ({signed(best.step_change_ratio)})"
         fits = explanation.throughput.rungs[-1].fits
         why = "; faster with the risk of not running, which this one has" if fits else "; the layout asked about does not fit"
         yield f"{found}, {gib(best.memory_reserved_bytes)}: {best.label}{why if best.step_change_ratio >= 0.0 else ''}"
@@ -115,7 +115,7 @@ def _throughput(explanation: Explanation) -> Iterator[str]:
     for rung in explanation.throughput.rungs:
         over = "" if rung.fits else ", does not fit"
         memory = f"{gib(rung.memory_reserved_bytes)}{over}"
-        yield f"{rung.knob}: {seconds(rung.step_s)} ({rung.step_change_ratio:+z.1%}), {memory}  {rung.label}"
+        yield f"{rung.knob}: {seconds(rung.step_s)} ({signed(rung.step_change_ratio)}), {memory}  {rung.label}"
 
 
 def _start(explanation: Explanation) -> Iterator[str]:
@@ -141,7 +141,7 @@ def _step(each: Sensitivity) -> str:
     if each.step_s is None or each.step_change_ratio is None or each.memory_reserved_bytes is None:
         return f"{each.change}: refused, {'; '.join(each.refused_because)}"
     over = "" if each.fits else ", does not fit"
-    return f"{each.change}: {seconds(each.step_s)} ({each.step_change_ratio:+z.1%}), {gib(each.memory_reserved_bytes)}{over}"
+    return f"{each.change}: {seconds(each.step_s)} ({signed(each.step_change_ratio)}), {gib(each.memory_reserved_bytes)}{over}"
 
 
 def _disagreements(explanation: Explanation, *, quoted: bool) -> Iterator[str]:

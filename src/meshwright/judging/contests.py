@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 from meshwright.catalog.guides import guides
 from meshwright.judging.finding import STANDS, Decision, Disagreement, Figure, Judgement, Side, number, ratio
 from meshwright.judging.guides import judge_with
-from meshwright.judging.predicates import ideal_bubble, percent, riskier, speed
+from meshwright.judging.predicates import ideal_bubble, riskier, speed
 from meshwright.units import gib
+from meshwright.words import percent, signed
 
 if TYPE_CHECKING:
     from meshwright.judging.facts import Facts
@@ -92,7 +93,7 @@ def _shown(figure: Figure) -> str:
     words = figure.name.removesuffix("_ratio").removesuffix("_bytes").replace("_", " ")
     match figure.unit:
         case "ratio":
-            return f"{words} {figure.value:{'+' if words.endswith('change') else ''}.1%}"
+            return f"{words} {(signed if words.endswith('change') else percent)(figure.value)}"
         case "B":
             return f"{words} {gib(figure.value)}"
         case _:

@@ -11,7 +11,7 @@ from meshwright.judging.finding import Ruling, number, ratio, size
 from meshwright.perf.schedules import even_bubble_ratio
 from meshwright.registry import Registry
 from meshwright.units import gib
-from meshwright.words import seconds
+from meshwright.words import percent, seconds
 
 if TYPE_CHECKING:
     from meshwright.catalog.guides import Rule
@@ -35,22 +35,17 @@ def does_not_apply(facts: Facts, sentence: str) -> Ruling:
     return Ruling(verdict="does-not-apply", figure=number("devices", facts.layout.world), sentence=sentence)
 
 
-def percent(value: float) -> str:
-    """A ratio as percent."""
-    return f"{value:z.1%}"
-
-
 def ideal_bubble(stages: int, chunks: int, microbatches: int) -> float:
     """Share of the pipeline's time that equal stages would idle, by the formula that the guides quote."""
     return float(even_bubble_ratio("interleaved", num_stages=stages, num_chunks=chunks, num_microbatches=max(1, microbatches)))
 
 
 def change(facts: Facts, then: float, now: float) -> str:
-    """``4.1% slower`` or ``faster``, with a remark where that is within the model's error."""
+    """``4.1 % slower`` or ``faster``, with a remark where that is within the model's error."""
     relative = then / now - 1.0
     if abs(relative) < SAME_RATIO:
         return "equally fast"
-    words = f"{abs(relative):.1%} {'slower' if relative > 0 else 'faster'}"
+    words = f"{percent(abs(relative))} {'slower' if relative > 0 else 'faster'}"
     return f"{words} (within the model's error)" if abs(relative) <= facts.error_ratio else words
 
 
@@ -71,7 +66,7 @@ def expected_change_ratio(one: Alternative, other: Alternative) -> float:
 
 
 def expected_change(facts: Facts, one: Alternative, other: Alternative) -> str:
-    """``4.1% slower``, by what is expected of both."""
+    """``4.1 % slower``, by what is expected of both."""
     return change(facts, one.expected_step_s, other.expected_step_s)
 
 

@@ -8,7 +8,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from meshwright.words import percent, plural, seconds
+from meshwright.words import percent, plural, seconds, signed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +25,7 @@ def compare_report(answer: CompareAnswer) -> Iterator[RenderableType]:
     """The steps, the parts with why they changed, the settings that differ."""
     found = answer.comparison
     yield Text(f"A  {_figures(found.a)}")
-    change = "" if found.step_change_ratio is None else f"   {found.step_change_ratio:+z.1%} a step"
+    change = "" if found.step_change_ratio is None else f"   {signed(found.step_change_ratio)} a step"
     yield Text(f"B  {_figures(found.b)}{change}", style="bold")
     if found.parts:
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))

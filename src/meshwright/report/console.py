@@ -11,6 +11,7 @@ from rich.segment import Segment
 from rich.text import Text
 
 from meshwright.report.terminal import renderables
+from meshwright.report.unbroken import Unbroken
 from meshwright.text import visible
 
 if TYPE_CHECKING:
@@ -23,11 +24,15 @@ MIN_WIDTH, PIPED_WIDTH, MAX_WIDTH = 80, 110, 140
 
 
 class _Visible(Console):
-    """A console on which every piece of text is visible, whoever wrote it: it moves no cursor and turns no direction."""
+    """A console on which every piece of text is visible, whoever wrote it: it moves no cursor and turns no direction.
+
+    Here every line is broken, and none between a figure and its unit.
+    """
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """The segments of a renderable; what only rich puts in (colours, cursor) stands beside their text."""
-        for segment in super().render(renderable, options):
+        text = self.render_str(renderable) if isinstance(renderable, str) else renderable
+        for segment in super().render(Unbroken.of(text) if isinstance(text, Text) else text, options):
             yield segment if segment.control else Segment(visible(segment.text, keep="\n"), segment.style)
 
 

@@ -2,49 +2,43 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
-
-from rich import box
-from rich.padding import Padding
-from rich.table import Table
-from rich.text import Text
 
 from meshwright.api.views.rehearse import _signed
 from meshwright.measure.rehearse.scores import spread
+from meshwright.report.blocks import Run, figure, line, table
 from meshwright.words import gib, percent, plural, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from rich.console import RenderableType
-
+    from meshwright.report.blocks import Block, Table
 
     View = Mapping[str, Any]
 
 
-def rehearsal_report(view: View) -> Iterator[RenderableType]:
+def rehearsal_report(view: View) -> Iterator[Block]:
     """The table, the scores and the sentence."""
-    yield Text(
+    yield line(Run(
         f"{view['model']}, {view['global_batch_sequences']} x {view['sequence_tokens']:,} tokens, {view['precision']}, "
-        f"{plural(view['ranks'], 'rank')} on {view['cluster']}",
-        style="bold",
-    )
+        f"{plural(view['ranks'], 'rank')} on {view['cluster']}", bold=True,
+    ))
     ends = [] if view["complete"] else ["interrupted"]
     if view["oversubscribed"]:
         ends.append(f"oversubscribed ({plural(view['cores'], 'core')}): reported only")
     if ends:
-        yield Text("; ".join(ends), style="yellow")
-    yield Padding(_table(view), (1, 0, 1, 2))
-    yield from (
-        Padding(Text(f"{terse(entry['label'])}: did not run: {entry['cause'] or 'not reached'}", style="yellow"), (0, 0, 0, 2))
-        for entry in view["entries"] if entry["measured_s"] is None
-    )
+        yield line("; ".join(ends), kind="note")
+    yield _table(view)
+    for entry in view["entries"]:
+        if entry["measured_s"] is None:
+            yield line(f"{terse(entry['label'])}: did not run: {entry['cause'] or 'not reached'}", kind="note", indent=2)
     if view["scores"] is not None:
         sets = {"after profiling" if view["profiled"] else "by the catalogue": view["scores"]}
         if _before(view):
             sets["before profiling"] = view["scores_before_profiling"]
-        yield Padding(_scores(sets), (0, 0, 1, 2))
-    yield Text(view["verdict"], style="bold")
+        yield _scores(sets)
+    yield line(Run(view["verdict"], bold=True), above=True)
 
 
 def _before(view: View) -> bool:
@@ -62,24 +56,26 @@ def terse(name: str) -> str:
 
 
 def _table(view: View) -> Table:
-    table = _plain_table()
-    before = _before(view)
-    memory = any(entry["memory_peak_measured_bytes"] for entry in view["entries"])
-    columns = ["layout", "plan", *(["before"] if before else []), "predicted", "measured", "spread", "error", "rank", "measured"]
-    widest = max((len(word) for entry in view["entries"] for word in terse(entry["label"]).split()), default=0)
-    for place, name in enumerate([*columns, *(["memory", "measured"] if memory else [])]):
-        table.add_column(name, justify="right" if place else "left", overflow="fold", min_width=None if place else widest)
-    for entry in view["entries"]:
-        if entry["measured_s"] is None:
-            continue
-        before_s = [seconds(entry["predicted_before_profiling_s"])] if before else []
-        peaks = [gib(entry[f"memory_peak_{word}bytes"] or 0) for word in ("", "measured_")] if memory else []
-        table.add_row(
-            terse(entry["label"]), str(entry["planned"] or ""), *before_s, seconds(entry["predicted_s"]),
-            seconds(entry["measured_s"]), _spread(entry["runs_s"]), _signed(entry["error_ratio"]), str(entry["rank_predicted"]),
-            str(entry["rank_measured"]), *peaks,
-        )
-    return table
+    """Times, ranks and memory of what ran: predicted, then measured."""
+    ran = [entry for entry in view["entries"] if entry["measured_s"] is not None]
+    groups: list[list[tuple[str, Sequence[str | Run]]]] = [[
+        ("plan", [str(entry["planned"] or "") for entry in ran]),
+        *([("before", [figure(entry["predicted_before_profiling_s"], seconds) for entry in ran])] if _before(view) else []),
+        ("predicted", [figure(entry["predicted_s"], seconds) for entry in ran]),
+        ("measured", [figure(entry["measured_s"], seconds) for entry in ran]),
+        ("spread", [_spread(entry["runs_s"]) for entry in ran]), ("error", [_signed(entry["error_ratio"]) for entry in ran]),
+    ], [(f"rank,\n{word}", [str(entry[f"rank_{word}"]) for entry in ran]) for word in ("predicted", "measured")]]
+    if any(entry["memory_peak_measured_bytes"] for entry in view["entries"]):
+        peaks = {"predicted": "memory_peak_bytes", "measured": "memory_peak_measured_bytes"}
+        groups.append([
+            (f"memory,\n{word}", [figure(entry[key], gib) if entry[key] else "" for entry in ran]) for word, key in peaks.items()
+        ])
+    columns = [("layout", [terse(entry["label"]) for entry in ran]), *(column for group in groups for column in group)]
+    ends = [1 + sum(map(len, groups[:place])) for place in range(len(groups) + 1)]
+    return table(
+        [name for name, _ in columns], zip(*(cells for _, cells in columns), strict=True), right=range(1, len(columns)), code=[0],
+        groups=tuple(tuple(range(*each)) for each in pairwise(ends)), above=True,
+    )
 
 
 def _spread(runs: Sequence[float]) -> str:
@@ -87,14 +83,9 @@ def _spread(runs: Sequence[float]) -> str:
 
 
 def _scores(sets: Mapping[str, View]) -> Table:
-    table = _plain_table()
-    table.add_column("")
-    for name in sets:
-        table.add_column(name, justify="right")
     every = [score_rows(scores) for scores in sets.values()]
-    for rows in zip(*every, strict=True):
-        table.add_row(rows[0][0], *(words for _, words in rows))
-    return table
+    rows = [(rows[0][0], *(words for _, words in rows)) for rows in zip(*every, strict=True)]
+    return table(["", *sets], rows, right=range(1, len(sets) + 1), above=True)
 
 
 def score_rows(scores: View) -> list[tuple[str, str]]:
@@ -113,7 +104,3 @@ def score_rows(scores: View) -> list[tuple[str, str]]:
             ("repetitions of one layout", percent(noise["spread_ratio"])),
         ]
     return rows
-
-
-def _plain_table() -> Table:
-    return Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1))

@@ -31,6 +31,7 @@ from meshwright.report.blocks import (
     Table,
 )
 from meshwright.report.folded import FoldedLabel
+from meshwright.report.unbroken import Unbroken
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -103,7 +104,11 @@ def _heading(section: Section) -> Text:
 
 def _paragraph(part: Paragraph) -> RenderableType:
     style = {"small": "dim", "note": "yellow"}.get(part.kind, "")
-    said = Text("- " if part.kind == "item" else "").append_text(text_of(part.words, style))
+    said = text_of(part.words, style)
+    if part.kind == "item":
+        hanging = RichTable.grid()
+        hanging.add_row("- ", Unbroken.of(said))
+        return _placed(hanging, part.indent, part.above)
     if part.kind == "head" and part.words[0].badge:
         said = text_of((replace(part.words[0], text=f"{part.words[0].text:<{BADGE}}"), *part.words[1:]), style)
     if part.whole:
@@ -172,7 +177,7 @@ def _cell(cell: Cell) -> RenderableType:
         return _bar(cell.bar)
     if cell.key is not None:
         return Text(cell.key.letter, style=cell.key.style)
-    return FoldedLabel(_said(cell)) if cell.label else text_of(cell.words)
+    return FoldedLabel(_said(cell)) if cell.label else Unbroken.of(text_of(cell.words))
 
 
 def difference(text: str) -> Text:

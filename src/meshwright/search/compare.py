@@ -10,7 +10,7 @@ from meshwright.search.plan import better_layouts
 from meshwright.search.ranking import value
 from meshwright.search.result import Comparison, SearchOptions
 from meshwright.units import gib
-from meshwright.words import seconds
+from meshwright.words import percent, seconds
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
@@ -67,8 +67,8 @@ def needed(
         lines.append("nothing: it is expected to be as fast as the winner, or faster")
     elif own.fits and gap <= 0:
         lines.append(
-            f"it takes less time where it fits, but fits with {own.memory_fit_probability:.0%} probability:"
-            f" it would win from {own.step_s / winner.expected_step_s:.1%} on"
+            f"it takes less time where it fits, but fits with {percent(own.memory_fit_probability, 0)} probability:"
+            f" it would win from {percent(own.step_s / winner.expected_step_s)} on"
         )
     if gap <= 0:
         return tuple(lines)
@@ -81,11 +81,11 @@ def needed(
         if loss >= gap:
             lines.append(
                 f"{name} would have to take {seconds(ours[name] - gap)} instead of {seconds(ours[name])}"
-                f" ({gap / ours[name]:.0%} less)"
+                f" ({percent(gap / ours[name], 0)} less)"
             )
         else:
             lines.append(
                 f"{name} costs {seconds(loss)} more than in the winner;"
-                f" without that, it would be {(gap - loss) / winner.step_s:.1%} slower"
+                f" without that, it would be {percent((gap - loss) / winner.step_s)} slower"
             )
     return tuple(lines)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from meshwright.domain.label import recompute_word
 from meshwright.domain.layout import Full, Mixed, Selective
 from meshwright.units import gib
+from meshwright.words import percent
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
@@ -19,36 +20,37 @@ def reasons(case: Case, estimate: Estimate, winner: Estimate | None) -> tuple[st
     lines: list[str] = []
     if winner is not None and winner.step_s < step:
         worse = _largest_loss(estimate, winner)
-        lines.append(f"{step / winner.step_s - 1:.1%} slower than the first" + (f", mostly {worse}" if worse else ""))
+        lines.append(f"{percent(step / winner.step_s - 1)} slower than the first" + (f", mostly {worse}" if worse else ""))
     elif winner is not None and winner.expected_step_s < estimate.expected_step_s:
         lines.append(
-            f"{1 - step / winner.step_s:.1%} less time than the first where it fits, but it fits with"
-            f" {estimate.memory_fit_probability:.0%} probability instead of {winner.memory_fit_probability:.0%}"
+            f"{percent(1 - step / winner.step_s)} less time than the first where it fits, but it fits with"
+            f" {percent(estimate.memory_fit_probability, 0)} probability instead of {percent(winner.memory_fit_probability, 0)}"
         )
     domain = case.cluster.scale_up_devices
     if layout.tensor_parallel > 1:
         within = layout.tensor_parallel <= case.cluster.devices_per_node
         beyond = "inside a node, beyond the scale-up domain," if within else "across the network"
         where = "inside the scale-up domain" if layout.tensor_parallel <= domain else beyond
-        lines.append(f"tp{layout.tensor_parallel} {where} costs {time.tensor_parallel_s / step:.1%} of the step")
+        lines.append(f"tp{layout.tensor_parallel} {where} costs {percent(time.tensor_parallel_s / step)} of the step")
     if layout.context_parallel > 1:
         lines.append(
             f"cp{layout.context_parallel} ({layout.context_kind}) cuts activations {layout.context_parallel}-fold"
-            f" for {time.context_parallel_s / step:.1%} of the step"
+            f" for {percent(time.context_parallel_s / step)} of the step"
         )
     if layout.pipeline_parallel > 1:
         lines.append(
             f"pp{layout.pipeline_parallel} with {layout.num_microbatches} micro-batches"
             + (f" and {layout.virtual_stages} chunks a stage" if layout.virtual_stages > 1 else "")
-            + f": the busiest stage waits {estimate.bubble_ratio:.1%} of the step, the mean stage {estimate.mean_idle_ratio:.1%}"
-            f"; with alike stages {estimate.bubble_formula_ratio:.1%} by the schedule's formula"
+            + f": the busiest stage waits {percent(estimate.bubble_ratio)} of the step, the mean stage"
+            f" {percent(estimate.mean_idle_ratio)}; with alike stages {percent(estimate.bubble_formula_ratio)} by the schedule's"
+            " formula"
         )
     if layout.expert_parallel > 1:
-        lines.append(f"ep{layout.expert_parallel} all-to-all costs {time.expert_parallel_s / step:.1%} of the step")
+        lines.append(f"ep{layout.expert_parallel} all-to-all costs {percent(time.expert_parallel_s / step)} of the step")
     if layout.optimizer_shards > 1:
         lines.append(
             f"ZeRO-{layout.zero_stage} over {layout.optimizer_shards} ranks; data parallelism exposes"
-            f" {time.data_parallel_exposed_s / step:.1%}"
+            f" {percent(time.data_parallel_exposed_s / step)}"
         )
     lines.append(_memory(estimate))
     return tuple(lines)
@@ -74,4 +76,4 @@ def _largest_loss(estimate: Estimate, winner: Estimate) -> str:
     own = {term.name: term.value for term in estimate.terms}
     other = {term.name: term.value for term in winner.terms}
     name, loss = max(((name, value - other.get(name, 0.0)) for name, value in own.items()), key=lambda item: item[1])
-    return f"{name} (+{loss / winner.step_s:.1%})" if loss > 0 else ""
+    return f"{name} (+{percent(loss / winner.step_s)})" if loss > 0 else ""

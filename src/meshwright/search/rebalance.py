@@ -17,6 +17,7 @@ from meshwright.search.balance.quick import several_placements
 from meshwright.search.legality import layout_refusals
 from meshwright.search.space import MAX_VIRTUAL_STAGES
 from meshwright.units import gib
+from meshwright.words import percent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -227,7 +228,7 @@ def balance_reason(case: Case, balanced: Estimate, plain: Estimate | None) -> st
     said = f"balanced: {', '.join(what) or 'alike stages'}"
     if not before.fits:
         return f"{said}; with even stages it needs {gib(before.memory_reserved_bytes)}"
-    return f"{said}: {before.step_s / balanced.step_s - 1.0:.1%} faster"
+    return f"{said}: {percent(before.step_s / balanced.step_s - 1.0)} faster"
 
 
 def _recomputed(layout: Layout, split: Grid) -> NDArray[np.int64] | None:

@@ -12,6 +12,7 @@ from meshwright.engine.profile.fit_compute import LEAST_NOISE, helpful, noise_of
 from meshwright.engine.profile.fitted import BenchFit, Fitted, bench_fit
 from meshwright.engine.profile.robust import spread, weighted_median
 from meshwright.perf.attention import attended_pairs, flash_attention_s
+from meshwright.words import percent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,7 +41,7 @@ def fit_attention(
         measured = vector(own, "seconds")
         ratio = weighted_median(formula / measured, 1.0 / np.square(LEAST_NOISE + noise_of(own)))
         error = spread(np.log(formula / measured / ratio))
-        words = f"{len(own)} attention cores, {direction}, spread {error:.1%}"
+        words = f"{len(own)} attention cores, {direction}, spread {percent(error)}"
         found[f"attention_{direction}_ratio"] = Fitted(value=ratio, words=words)
         timed += own
         formulas += [float(each) for each in formula / ratio]

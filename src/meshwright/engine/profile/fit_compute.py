@@ -14,6 +14,7 @@ from meshwright.engine.profile.fitted import BenchFit, Fitted, bench_fit
 from meshwright.engine.profile.robust import LOOSE, fit_logs
 from meshwright.perf.corrections import near_ratio
 from meshwright.perf.gemm import linear_s
+from meshwright.words import percent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -86,7 +87,7 @@ def fit_products(samples: Sequence[Sample], device: Device, constants: Constants
     if peak is None:
         peak = max(rate, _best_rate(by_type[main]))
     constants = replace(constants, gemm_ratio=rate / peak)
-    words = f"{len(by_type[main])} products in {main}, spread {error:.1%}"
+    words = f"{len(by_type[main])} products in {main}, spread {percent(error)}"
     found = {name: Fitted(value=float(getattr(constants, name)), words=words) for name in _fitted_names(device)}
     peaks = {} if known_peaks and main in device.peak_flops_per_s else {main: Fitted(value=peak, words=f"best of {words}")}
     device = replace(device, peak_flops_per_s={**device.peak_flops_per_s, main: peak})
@@ -94,7 +95,7 @@ def fit_products(samples: Sequence[Sample], device: Device, constants: Constants
         if dtype == main or (known_peaks and dtype in device.peak_flops_per_s):
             continue
         own, scatter = _rate(others, replace(device, peak_flops_per_s={dtype: 1e12}), constants, dtype)
-        words = f"{len(others)} products in {dtype}, spread {scatter:.1%}, at the share of {main}"
+        words = f"{len(others)} products in {dtype}, spread {percent(scatter)}, at the share of {main}"
         peaks[dtype] = Fitted(value=own, words=words)
         device = replace(device, peak_flops_per_s={**device.peak_flops_per_s, dtype: own})
     products, bench = _corrections(samples, device, constants)
@@ -243,7 +244,7 @@ def fit_grouped(samples: Sequence[Sample], device: Device, constants: Constants)
     start = np.array([float(constants.grouped_gemm_ratio)])
     (ratio,), error = fit_logs(residuals, start, np.array([1e-2]), np.array([10.0]), noise=noise_of(timed))
     predicted = measured * np.exp(residuals(np.array([ratio])))
-    words = f"{len(timed)} grouped products, spread {error:.1%}"
+    words = f"{len(timed)} grouped products, spread {percent(error)}"
     return Fitted(value=float(ratio), words=words), bench_fit("grouped", predicted, measured, list(noise_of(timed)))
 
 

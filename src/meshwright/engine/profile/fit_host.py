@@ -11,6 +11,7 @@ import numpy as np
 from meshwright.engine.profile.fit_compute import LEAST_NOISE, noise_of, number, vector
 from meshwright.engine.profile.fitted import BenchFit, Fitted, bench_fit
 from meshwright.engine.profile.robust import spread, weighted_median
+from meshwright.words import percent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -76,7 +77,7 @@ def fit_passes(
     speeds: dict[str, Fitted] = {}
     for kind, rate in rates.items():
         own = np.array([each.arguments["kind"] == kind for each in timed])
-        speeds[kind] = Fitted(value=rate / ratio, words=f"{int(own.sum())} passes, spread {spread(missed[own]):.1%}")
+        speeds[kind] = Fitted(value=rate / ratio, words=f"{int(own.sum())} passes, spread {percent(spread(missed[own]))}")
     found = Fitted(value=ratio, words=f"{len(timed)} passes of {len(rates)} kinds, their median")
     return found, speeds, bench_fit("pass", predicted, seconds, list(noise_of(timed)))
 

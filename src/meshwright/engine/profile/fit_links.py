@@ -15,6 +15,7 @@ from meshwright.engine.profile.fitted import BenchFit, Fitted, bench_fit
 from meshwright.engine.profile.robust import fit_logs
 from meshwright.perf.collectives import all_gather_s, all_reduce_s, all_to_all_s, point_to_point_s, reduce_scatter_s
 from meshwright.perf.corrections import timed_ratio
+from meshwright.words import percent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -85,7 +86,7 @@ def _tier(samples: Sequence[Sample], tier: Tier, links: Links) -> Links:
 
     values, error = fit_logs(residuals, np.array(start), np.array(low), np.array(high), noise=noise_of(samples))
     cluster, constants = tried(values)
-    words = f"{len(samples)} collectives, spread {error:.1%}"
+    words = f"{len(samples)} collectives, spread {percent(error)}"
     found = {**links.found, f"{tier}_ratio": Fitted(value=1.0, words="the bandwidth of the link is what collectives reach")}
     if starts:
         used = {str(each.arguments["operation"]) for each in samples}

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from meshwright.judging.finding import Ruling, number, ratio
 from meshwright.judging.following import SMALL_CLUSTER_NODES, guided_parts
-from meshwright.judging.predicates import against, contest, does_not_apply, judges, percent, speed
+from meshwright.judging.predicates import against, contest, does_not_apply, judges, speed
 from meshwright.judging.questions import START_PARAMETERS
 from meshwright.units import count, gib
-from meshwright.words import seconds
+from meshwright.words import percent, seconds
 
 if TYPE_CHECKING:
     from meshwright.catalog.guides import Rule

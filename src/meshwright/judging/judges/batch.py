@@ -16,13 +16,12 @@ from meshwright.judging.predicates import (
     expected_change_ratio,
     ideal_bubble,
     judges,
-    percent,
     riskier,
     speed,
     takes,
 )
 from meshwright.units import gib
-from meshwright.words import seconds
+from meshwright.words import percent, seconds, signed
 
 if TYPE_CHECKING:
     from meshwright.catalog.guides import Rule
@@ -142,7 +141,7 @@ def _doubled(facts: Facts) -> Ruling:
         verdict=verdict, figure=ratio("bubble_ratio", then.estimate.bubble_ratio),
         sentence=f"micro-batch {layout.microbatch_sequences} -> {then.layout.microbatch_sequences} halves the micro-batches to "
         f"{then.layout.num_microbatches}: bubble {percent(now.bubble_ratio)} -> "
-        f"{percent(then.estimate.bubble_ratio)}, compute {work:+z.1%}, "
+        f"{percent(then.estimate.bubble_ratio)}, compute {signed(work)}, "
         f"step {change(facts, then.step_s, now.step_s)}, memory "
         f"{gib(then.reserved_bytes)}{'' if then.estimate.fits else ' (does not fit)'}",
     )

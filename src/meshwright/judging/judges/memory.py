@@ -6,9 +6,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from meshwright.judging.finding import Ruling, number, ratio, size
-from meshwright.judging.predicates import change, does_not_apply, judges, percent
+from meshwright.judging.predicates import change, does_not_apply, judges
 from meshwright.search.rules import sequence_parallel_able
 from meshwright.units import gib
+from meshwright.words import percent
 
 if TYPE_CHECKING:
     from meshwright.catalog.guides import Rule

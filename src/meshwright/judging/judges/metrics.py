@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from meshwright.judging.finding import Figure, Ruling, ratio
 from meshwright.judging.losses import causes
-from meshwright.judging.predicates import does_not_apply, judges, percent
+from meshwright.judging.predicates import does_not_apply, judges
 from meshwright.units import count
-from meshwright.words import seconds
+from meshwright.words import percent, seconds
 
 if TYPE_CHECKING:
     from meshwright.catalog.guides import Rule

@@ -14,11 +14,11 @@ from meshwright.judging.predicates import (
     expected_change,
     expected_change_ratio,
     judges,
-    percent,
     riskier,
     speed,
     takes,
 )
+from meshwright.words import percent
 
 if TYPE_CHECKING:
     from meshwright.catalog.guides import Rule

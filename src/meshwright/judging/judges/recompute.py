@@ -10,11 +10,12 @@ from meshwright.domain.label import recompute_word
 from meshwright.domain.layout import Full, Mixed, NoRecompute, Selective
 from meshwright.estimate.evaluate import split_of
 from meshwright.judging.finding import Ruling, number, ratio, size
-from meshwright.judging.predicates import change, contest, does_not_apply, judges, percent, speed
+from meshwright.judging.predicates import change, contest, does_not_apply, judges, speed
 from meshwright.perf.activations import headroom_ratio, saved_bytes
 from meshwright.perf.arrays import array
 from meshwright.perf.operators import work_shape
 from meshwright.units import gib
+from meshwright.words import percent
 
 if TYPE_CHECKING:
     from meshwright.catalog.guides import Rule

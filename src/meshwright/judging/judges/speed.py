@@ -11,8 +11,8 @@ from meshwright.domain.layout import Overlap
 from meshwright.estimate.single import sequence_work
 from meshwright.judging.finding import Ruling, ratio
 from meshwright.judging.neighbours import OFF
-from meshwright.judging.predicates import change, does_not_apply, judges, percent
-from meshwright.words import seconds
+from meshwright.judging.predicates import change, does_not_apply, judges
+from meshwright.words import percent, seconds
 
 if TYPE_CHECKING:
     from meshwright.catalog.guides import Rule
@@ -92,10 +92,12 @@ def overlap_not_free(facts: Facts, _: Rule) -> Ruling:
     constants = replace(calibration.constants, contention_slowdown=0.0, contention_slowdown_scale_up=0.0)
     free = facts.trial(facts.layout, replace(facts.case, calibration=replace(calibration, constants=constants)))
     cost = facts.step_s / free.step_s - 1.0
+    slowed = calibration.constants
+    network, scale_up = float(slowed.contention_slowdown), float(slowed.contention_slowdown_scale_up)
     return Ruling(
         verdict="holds" if cost > 0 else "does-not-apply", figure=ratio("step_change_ratio", cost),
-        sentence=f"compute beside communication runs slower by {calibration.constants.contention_slowdown:.0%} (network) or "
-        f"{calibration.constants.contention_slowdown_scale_up:.0%} (scale-up), together {cost:.2%} of this step",
+        sentence=f"compute beside communication runs slower by {percent(network, 0)} (network) or {percent(scale_up, 0)} "
+        f"(scale-up), together {percent(cost, 2)} of this step",
     )
 
 
@@ -105,7 +107,7 @@ def jit_optimizer(facts: Facts, _: Rule) -> Ruling:
     share = facts.estimate.time.optimizer_s / facts.step_s
     return Ruling(
         verdict="holds" if share >= 0.01 else "fails", figure=ratio("optimizer_ratio", share),
-        sentence=f"the optimizer takes {seconds(facts.estimate.time.optimizer_s)}, {share:.2%} of the step, over "
+        sentence=f"the optimizer takes {seconds(facts.estimate.time.optimizer_s)}, {percent(share, 2)} of the step, over "
         f"{facts.layout.optimizer_shards} shards: "
         f"that is all that compiling it could win",
     )
@@ -121,7 +123,7 @@ def _communication(facts: Facts, bound: float) -> Ruling:
     return Ruling(
         verdict="holds" if value <= bound else "fails", figure=ratio("communication_ratio", value),
         sentence=f"exposed communication is {percent(value)} of the step, {'within' if value <= bound else 'above'} "
-        f"{bound:.0%}; most of it {name} parallelism "
+        f"{percent(bound, 0)}; most of it {name} parallelism "
         f"({percent(most / facts.step_s)})",
     )
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from meshwright.judging.finding import Figure, Ruling, number, ratio, size, time_of
-from meshwright.judging.predicates import judges, percent
+from meshwright.judging.predicates import judges
 from meshwright.units import count, gib
-from meshwright.words import seconds
+from meshwright.words import percent, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
