@@ -20,12 +20,11 @@ TORCHRUN = f"""#!/bin/bash
 echo "port $MASTER_PORT" | tr -d " " >> "$STARTS"
 kind=ok; ms=300
 case "$*" in *"--tensor-model-parallel-size 2"*) kind=oom;; *"--micro-batch-size 2"*) ms=200;; esac
-exec python3 {STAND_IN} $kind $ms
+exec python3 {STAND_IN} $kind $ms 4  # it fails before anybody may judge it by its speed
 """
 LAYOUTS = ("dp2 mb1 zero1", "dp2 mb2 zero1", "tp2 sp mb1", "pp2 mb1 zero1")
 
 
-@pytest.mark.matrix  # beside other tests a trial out of memory was taken for one that ended well: not found out why
 @pytest.mark.parametrize("reuse", [False, True], ids=["jobs", "allocations"])
 def test_an_allocation_is_reused_and_ranks_are_not(reuse, tmp_path, monkeypatch):
     slurm = PretendedSlurm(room=1)

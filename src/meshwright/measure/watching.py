@@ -11,13 +11,14 @@ from meshwright.domain.observed.steady import steady, time_of
 from meshwright.engine.profile.statistics import median_interval
 from meshwright.errors import InputError
 from meshwright.measure.trial import OUTPUT, RECORD
-from meshwright.readers.endings import CAUSE, ended
+from meshwright.readers.endings import CAUSE, ended, late
 from meshwright.readers.formats import observe
 from meshwright.readers.signs import by_id
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from meshwright.domain.observed import Sign
     from meshwright.domain.observed.ending import Ending
 
 CONFIDENCE = 0.8
@@ -123,11 +124,16 @@ def _broken(logs: tuple[RunLog, ...], best: RunLog) -> str:
 
 
 def _dying(logs: tuple[RunLog, ...]) -> str:
-    """A cause that some rank has printed behind the last of its steps."""
+    """A cause that some rank has printed, and that the run has not survived: one from before its first step ends with that."""
     for log in logs:
-        last = max((step.line for step in log.steps), default=0)
         for sign in log.signs:
             rule = by_id()[sign.id]
-            if rule.ends not in ("", "ok") and rule.weight >= CAUSE and (sign.place.line or 0) > last:
+            if rule.ends not in ("", "ok") and rule.weight >= CAUSE and late(sign, log) and _behind_a_step(sign, log):
                 return sign.text
     return ""
+
+
+def _behind_a_step(sign: Sign, log: RunLog) -> bool:
+    """Whether a step stands before it, where any stands behind it."""
+    line = sign.last_line or sign.place.line or 0
+    return not log.steps or any(step.line < line for step in log.steps)

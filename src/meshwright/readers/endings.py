@@ -27,7 +27,7 @@ def ended(logs: Sequence[RunLog], *, exit_status: int | None = None, running: bo
     """
     if running:
         return Ending(status="running")
-    signs = _ordered(sign for log in logs for sign in log.signs if by_id()[sign.id].ends and _late(sign, log))
+    signs = _ordered(sign for log in logs for sign in log.signs if by_id()[sign.id].ends and late(sign, log))
     said = _first_cause(signs)
     steps = sum(len(log.steps) for log in logs)
     if said is None or (exit_status == 0 and by_id()[said.id].weight <= 1):
@@ -61,7 +61,7 @@ def _ordered(signs: Iterable[Sign]) -> list[Sign]:
     return found
 
 
-def _late(sign: Sign, log: RunLog) -> bool:
-    """Whether the run did not go on after it."""
+def late(sign: Sign, log: RunLog) -> bool:
+    """Whether the run did not go on after it, as far as its log says."""
     line = sign.last_line or sign.place.line or 0
     return sum(step.line > line for step in log.steps[-STEPS_AFTER - 1:]) <= STEPS_AFTER

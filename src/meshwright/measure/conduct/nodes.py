@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -33,10 +34,15 @@ class Nodes:
         if outcome.status not in HARDWARE:
             return []
         found = []
-        named = [node for node in nodes if node and node in outcome.evidence] if outcome.status == "node" else []
+        named = [node for node in nodes if _names(outcome.evidence, node)] if outcome.status == "node" else []
         for node in nodes:
             self._failed[node] += 1
             if node not in self.aside and (node in named or (not named and self._failed[node] >= SUSPECT)):
                 self.aside[node] = outcome.evidence
                 found.append(node)
         return found
+
+
+def _names(evidence: str, node: str) -> bool:
+    """Whether a line names a node, and not one whose name begins or ends so."""
+    return bool(node) and re.search(rf"(?<![\w-]){re.escape(node)}(?![\w-])", evidence) is not None

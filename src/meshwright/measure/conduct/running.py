@@ -103,7 +103,9 @@ class Running:
         self.now = seen(self.folder)
         took = time.monotonic() - began
         self._look_after = now + min(max(LOOK_S, PATIENCE * took), LONGEST_LOOK_S)
-        if self.now.dying and self._dying is None:
+        if not self.now.dying:
+            self._dying = None
+        elif self._dying is None or self.now.steps > steps:
             self._dying = now
         if self.now.steps > steps:
             self._stepped = now
@@ -133,7 +135,9 @@ class Running:
             return "hang", f"silent for {limits.silence_s:g} s after step {self.now.steps}"
         if now - self._stepped > limits.step_s:
             return "hang", f"no step within {limits.step_s:g} s after step {self.now.steps}"
-        return late if late[0] else self._decided(best)
+        if late[0] or self.now.dying:  # what a rank has died of is its class, however slow it was
+            return late
+        return self._decided(best)
 
     def _decided(self, best: Outcome | None) -> tuple[Why, str]:
         interval, step_s, counted = self.now.interval_s, self.now.step_s, len(self.now.steps_s)

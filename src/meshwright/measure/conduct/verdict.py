@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from meshwright.measure.outcome import Outcome
 from meshwright.measure.watching import Seen, seen, tail
+from meshwright.readers.endings import CAUSE
 from meshwright.readers.signs import by_id
 
 if TYPE_CHECKING:
@@ -47,16 +48,16 @@ def verdict(running: Running, ended: Ended, tokens: float, held_s: float) -> Ver
 
     ``tokens``: of a step; ``held_s``: how long its devices were held, where the executor does not say.
     """
-    itself = not ended.cause and ended.exit_status is not None  # it had ended before it was told to
-    why: Why = "" if itself and running.why in ("hang", "timeout") else running.why
-    now = running.now if why in ("hang", "timeout", "dying") else seen(running.folder)
+    last = seen(running.folder)
+    why: Why = "" if running.why and _by_itself(ended, last) else running.why
+    now = running.now if why in ("hang", "timeout", "dying") else last
     status, evidence, rank, sign = _how(running, why, ended, now)
     if status == "ok" and now.broken:
         status, evidence = "user", now.broken
     if status == "parse" or (status == "ok" and not now.step_s):
-        last = tail(running.folder)
+        words = tail(running.folder)
         step = "step that has a time" if now.steps else "step"
-        status, evidence = "parse", f"it ended well and printed no {step}" + (f"; its last line: {last}" if last else "")
+        status, evidence = "parse", f"it ended well and printed no {step}" + (f"; its last line: {words}" if words else "")
     trial, seconds = running.trial, held_s if ended.duration_s is None else ended.duration_s
     devices, step_s = trial.devices, None if now.step_s is None else now.step_s * trial.scale
     if trial.scaled and status == "ok":
@@ -70,12 +71,24 @@ def verdict(running: Running, ended: Ended, tokens: float, held_s: float) -> Ver
     ), sign)
 
 
+def _by_itself(ended: Ended, now: Seen) -> bool:
+    """Whether a trial that was told to end had ended before that reached it: nothing that it left is the telling's doing.
+
+    Holds:   between the last look at a trial and the word that it is to end it may come to its own end, and to any.
+    """
+    if ended.cause or ended.exit_status is None:
+        return False
+    ending = now.ending(ended.exit_status)
+    killed = ending.status == "oom" and ending.sign in KILLED and not ended.memory_kills
+    return not killed and ending.status != "cancelled"
+
+
 def _how(running: Running, ours: Why, ended: Ended, now: Seen) -> tuple[Status, str, int | None, str]:
     """Status, evidence, rank and sign: first a cause in the log, then why it was ended, then what ran it, then its exit status."""
     ending = now.ending(ended.exit_status)
     rule = by_id().get(ending.sign)
     strong = rule is not None and rule.weight >= STRONG and ending.status != "ok"
-    if ours in ("enough", "lost"):
+    if ours in ("enough", "lost") and not (now.dying and rule is not None and rule.weight >= CAUSE):
         return "ok", running.said, None, ""
     if strong and not (ours and ending.status == "cancelled"):
         return ending.status, ending.evidence, ending.rank, ending.sign

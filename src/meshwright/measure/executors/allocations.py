@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from meshwright.measure.executors import hand, keeper, pilot
-from meshwright.measure.executors.kept import kept_ending
+from meshwright.measure.executors.kept import kept_ending, worded
 from meshwright.measure.executors.slurm_scripts import (
     LASTS,
     SCRIPT,
@@ -22,7 +22,6 @@ from meshwright.measure.executors.slurm_scripts import (
     environment_of,
     minutes_of,
 )
-from meshwright.measure.trial import ENDED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from meshwright.measure.executors.base import Handle, State
     from meshwright.measure.trial import Trial
 
-HANDED, BEGUN, CANCEL, UNKEPT = "handed.json", "begun", "cancel", "unkept"
+HANDED, BEGUN, CANCEL = "handed.json", "begun", "cancel"
 
 
 @dataclass(kw_only=True)
@@ -55,7 +54,7 @@ class Allocation:
     @property
     def busy(self) -> bool:
         """Whether that trial has not ended."""
-        return self.trial is not None and not _over(self.trial)
+        return self.trial is not None and not worded(self.trial)
 
     @property
     def runs(self) -> bool:
@@ -188,11 +187,6 @@ def handle_of(job: Handle, folder: Path) -> Handle:
     return json.dumps({"job": job, "folder": str(folder)})
 
 
-def ended(folder: Path) -> bool:
-    """Whether a trial of an allocation has, or will never."""
-    return _over(folder)
-
-
 def signalled(folder: Path) -> bool:
     """Whether a trial may have ended with the job that it ran in: it was signalled, and nobody here wanted that."""
     kept = kept_ending(folder)
@@ -202,10 +196,6 @@ def signalled(folder: Path) -> bool:
 
 def _lasts_s(trial: Trial) -> float:
     return trial.limits.total_s + trial.limits.grace_s
-
-
-def _over(folder: Path) -> bool:
-    return (folder / ENDED).exists() or (folder / UNKEPT).exists()
 
 
 def _note(folder: Path, allocation: Allocation) -> None:

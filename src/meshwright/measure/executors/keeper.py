@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 DEATH_SIGNAL, SUBREAPER, WRITTEN_BYTES, EVERY_S = 1, 36, 4096, 0.05
+TOLD = (-signal.SIGTERM, 128 + signal.SIGTERM)
+"""Exit statuses of what was asked to end, also as shells have them."""
 LEFT_S = 0.5
 """How long what the command has left running may go on by itself. Our judgement."""
 
@@ -55,7 +57,8 @@ def main(folder: Path) -> int:
         status, said = 127, f"{asked['command'][0]}: {error.strerror}"
     else:
         status = _watch(child, wanted, wake_read, alone=asked.get("alone", False))
-        cause = wanted[0] if status is None else ""  # what comes once the command has ended by itself changes nothing
+        # what comes once the command has ended by itself changes nothing; a scheduler signals command and keeper together
+        cause = wanted[0] if wanted and (status is None or status in TOLD) else ""
         _end(child, 0.0 if wanted else LEFT_S, asked["grace_s"])
         status = int(child.returncode) if status is None else status
     _leave(folder, {

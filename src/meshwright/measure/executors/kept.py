@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, cast
 
@@ -11,6 +12,25 @@ from meshwright.measure.trial import ENDED
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+UNKEPT = "unkept"
+"""Stands in the folder of a trial whose keeper was killed."""
+
+
+def fresh(folder: Path) -> None:
+    """Have the next look into a folder see what other hosts have put there.
+
+    Holds:   over NFS a host believes what it knows of a folder (what is in it, and what is not) for up to a minute. Its own change
+             of the folder's times goes to the server, whose answer shows that it is another by now. Elsewhere it costs nothing.
+    Source:  nfs(5), "Data and metadata coherence", "Directory entry caching". Not tried on NFS.
+    """
+    with suppress(OSError):
+        os.utime(folder)
+
+
+def worded(folder: Path) -> bool:
+    """Whether the end of a trial stands in its folder, or that nobody can say it any more."""
+    return (folder / ENDED).exists() or (folder / UNKEPT).exists()
 
 
 def kept_ending(folder: Path) -> Ended | None:

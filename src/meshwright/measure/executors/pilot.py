@@ -26,6 +26,8 @@ IDLE_S, EVERY_S = 60.0, 0.05
 RANKS = "MESHWRIGHT_RANKS"
 """In the environment of a trial: the folder of ranks that wait for it."""
 SPOILT = "spoilt"
+FRESH_S = 1.0
+"""How old its knowledge of folders may be that other hosts bring things to (``kept.fresh``)."""
 SIGNALLED = (-signal.SIGTERM, -signal.SIGKILL, 128 + signal.SIGTERM, 128 + signal.SIGKILL)
 """Exit statuses of what was ended by a signal, also as shells have them."""
 END_S = 10.0
@@ -82,6 +84,22 @@ class Company:
             process.wait()
 
 
+class Looked:
+    """Folders that are looked into again and again."""
+
+    def __init__(self) -> None:
+        self._last = -FRESH_S
+
+    def at(self, *folders: Path) -> None:
+        """Have the next look see what is there by now, where the last such was too long ago: over NFS a host believes what it
+        knows of a folder for up to a minute, unless it changes the folder's times."""
+        if time.monotonic() - self._last >= FRESH_S:
+            self._last = time.monotonic()
+            for each in folders:
+                with suppress(OSError):
+                    os.utime(each)
+
+
 def main(place: Path) -> int:
     """Take trials until none comes -> 0."""
     wanted: list[int] = []
@@ -91,8 +109,10 @@ def main(place: Path) -> int:
     inbox, company = place / "inbox", Company(place, place / "keeper.py")
     (place / "began").write_text(repr(time.time()), encoding="utf-8")
     last = time.monotonic()
+    looked = Looked()
     try:
         while True:
+            looked.at(inbox, place)
             for order in _orders(inbox):
                 taken = order.with_suffix(".taken")
                 try:
@@ -104,6 +124,7 @@ def main(place: Path) -> int:
                 last = time.monotonic()
             if wanted or (place / "over").exists() or time.monotonic() - last > IDLE_S:
                 inbox = _closed(inbox)
+                Looked().at(inbox)
                 if wanted or not _orders(inbox):
                     return 0
             time.sleep(EVERY_S)
@@ -140,8 +161,9 @@ def _run(order: Path, place: Path, company: Company, wanted: list[int]) -> bool:
             [sys.executable, "-I", "-S", str(place / "keeper.py"), str(folder)], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
             cwd=folder, start_new_session=True, env={**os.environ, **environment},
         )
-        told = False
+        told, looked = False, Looked()
         while process.poll() is None:
+            looked.at(folder)
             if not told and (wanted or (folder / "cancel").exists()):
                 process.terminate()
                 told = True

@@ -20,20 +20,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from meshwright.errors import fault
-from meshwright.measure.executors import allocations, keeper
+from meshwright.measure.executors import allocations, keeper, pilot
 from meshwright.measure.executors import slurm_asking as asking
 from meshwright.measure.executors import slurm_scripts as scripts
 from meshwright.measure.executors.base import Ended, Handed, Handle, State
-from meshwright.measure.executors.kept import kept_ending
+from meshwright.measure.executors.kept import UNKEPT, fresh, kept_ending, worded
 from meshwright.measure.executors.slurm_scripts import Kind
-from meshwright.measure.trial import ENDED
+from meshwright.measure.trial import ENDED, RECORD
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from meshwright.measure.executors.base import Cause
     from meshwright.measure.trial import Trial
 
 SILENT = "its keeper has left no word"
+LATE_S = 30.0
+"""How long the word of a keeper may take to be seen here once Slurm says that its job has ended: what NFS believes of a folder at
+least (nfs(5): acdirmin)."""
 ARRAY = "array.json"
 """In the folder of a task: which array it is of."""
 
@@ -51,6 +55,10 @@ class Slurm:
         self._states: dict[Handle, State] = {}
         self._asked = -math.inf
         self._submitted: dict[Handle, float] = {}
+        self._folders: dict[Handle, Path] = {}
+        """Of jobs that run one trial."""
+        self._silent: dict[Handle, float] = {}
+        """Until when the word of their keepers is waited for."""
         self._allocations = allocations.Allocations(self._sbatch, lambda job: asking.asked("scancel", job))
 
     def check(self, trials: Sequence[Trial]) -> None:
@@ -76,7 +84,9 @@ class Slurm:
             return self._allocations.run(trial, folder, mark, avoid)
         _keeper_in(folder, trial)
         (folder / scripts.SCRIPT).write_text(scripts.script_of(trial, mark, avoid), encoding="utf-8")
-        return self._sbatch(folder, mark)
+        handle = self._sbatch(folder, mark)
+        self._folders[handle] = folder
+        return handle
 
     def submit_all(self, handed: Sequence[Handed], *, avoid: Sequence[str] = ()) -> list[Handle]:
         """Trials of one kind as tasks of one array."""
@@ -113,6 +123,7 @@ class Slurm:
         job = self._sbatch(place, token)
         handles = [f"{job}_{task}" for task in range(len(handed))]
         self._submitted |= dict.fromkeys(handles, self._submitted[job])
+        self._folders |= dict(zip(handles, (each.folder for each in handed), strict=True))
         return handles
 
     def _sbatch(self, folder: Path, comment: str) -> Handle:
@@ -153,13 +164,27 @@ class Slurm:
     def _state(self, handle: Handle) -> State:
         job, folder = self._held(handle)
         state = self._job_state(job)
+        place = folder or self._folders.get(handle)
+        if state.phase == "ended" and place is not None and self._awaited(handle, job, place):
+            return State(phase="running")
         if folder is None:
             return state
-        if allocations.ended(folder) and (state.phase == "ended" or not allocations.signalled(folder)):
+        if worded(folder) and (state.phase == "ended" or not allocations.signalled(folder)):
             return State(phase="ended", nodes=state.nodes)
         if state.phase == "running" and not (folder / allocations.BEGUN).exists():
             return replace(state, phase="waiting")
         return state
+
+    def _awaited(self, handle: Handle, job: Handle, folder: Path) -> bool:
+        """Whether a job that has ended by itself has run a trial whose keeper's word may still be on its way."""
+        if worded(folder):
+            return False
+        until = self._silent.get(handle)
+        if until is None:
+            own = asking.state_of(asking.job(job)) in asking.BY_ITSELF
+            until = self._silent[handle] = time.monotonic() + LATE_S if own else -math.inf
+        fresh(folder)
+        return time.monotonic() < until and not worded(folder)
 
     def cancel(self, handle: Handle, grace_s: float) -> None:
         """Slurm asks every process, and kills what is left after its own KillWait; in an allocation its pilot does."""
@@ -179,7 +204,10 @@ class Slurm:
             handle = self._by_comment(folder, mark)
         if handle is None:
             return "0" if (folder / ENDED).exists() else None
-        return handle if (folder / ENDED).exists() or asking.job(handle) else None
+        if not (folder / ENDED).exists() and not asking.job(handle):
+            return None
+        self._folders[handle] = folder
+        return handle
 
     def _by_comment(self, folder: Path, mark: str) -> Handle | None:
         with suppress(OSError, ValueError, KeyError, TypeError):
@@ -193,7 +221,7 @@ class Slurm:
         """A trial whose allocation was asked for and not noted any more: what waits for it is ended, and it is started anew."""
         with suppress(OSError, ValueError, KeyError, TypeError):
             for job in asking.jobs_of(json.loads((folder / allocations.HANDED).read_bytes())["allocation"]):
-                if allocations.ended(folder):
+                if worded(folder):
                     return allocations.handle_of(job["JobId"], folder)
                 asking.asked("scancel", job["JobId"])
         return allocations.handle_of("0", folder) if (folder / ENDED).exists() else None
@@ -201,16 +229,22 @@ class Slurm:
     def collect(self, handle: Handle, folder: Path) -> Ended:
         """What Slurm says of the job, and of its program what its keeper says."""
         name, held = self._held(handle)
+        for each in (folder, folder / RECORD):
+            fresh(each)
         kept, job = kept_ending(folder), asking.job(name)
         state, nodes = asking.state_of(job), asking.hosts(job.get("NodeList", ""))
         cause = asking.CAUSES.get(state, "")
+        if kept is not None and _before(kept, cause):
+            cause = ""
         if held is not None and kept is not None and not allocations.signalled(folder):
             cause = ""  # what became of the allocation since is not the trial's
         if kept is not None:
             said = f"Slurm: {state}" if cause else kept.said
             return replace(kept, cause=cause or kept.cause, said=said, nodes=nodes)
-        if held is not None and (folder / allocations.UNKEPT).exists():
+        if held is not None and (folder / UNKEPT).exists():
             return Ended(cause="lost", said=SILENT, nodes=nodes)
+        if held is not None and not (folder / allocations.BEGUN).exists() and cause != "cancelled":
+            return Ended(cause=cause if cause == "preempted" else "lost", said="its allocation ended before it began")
         if not job:
             return Ended(cause="lost", said=f"Slurm no longer knows the job, and {SILENT}")
         status = job.get("ExitCode", "").partition(":")[0]
@@ -220,6 +254,17 @@ class Slurm:
     def let_go(self) -> None:
         """Give allocations back that are held."""
         self._allocations.let_go()
+
+
+def _before(kept: Ended, cause: Cause) -> bool:
+    """Whether a trial had ended by itself, as its keeper says, before what Slurm says became of its job.
+
+    Holds:   Slurm signals keeper and command together: a keeper that knows of no signal has seen the end first. A launcher that
+             ends by a status of its own when it is asked to may be as quick as that; what its log says counts then.
+    """
+    if kept.cause or kept.exit_status is None or cause == "oom":
+        return False
+    return kept.exit_status == 0 or (cause == "cancelled" and kept.exit_status not in pilot.SIGNALLED)
 
 
 def _keeper_in(folder: Path, trial: Trial) -> None:

@@ -17,6 +17,8 @@ ASKED_S = 60.0
 """How long Slurm may take to answer."""
 WAITING = frozenset({"PENDING", "CONFIGURING", "SUSPENDED", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"})
 HELD = frozenset({"RUNNING", "COMPLETING", "SIGNALING", "STAGE_OUT", "STOPPED", "RESIZING"})
+BY_ITSELF = frozenset({"COMPLETED", "FAILED"})
+"""How a job ended that ran its script to an end."""
 CAUSES: Mapping[str, Cause] = {
     "TIMEOUT": "time", "DEADLINE": "time", "PREEMPTED": "preempted", "NODE_FAIL": "node", "BOOT_FAIL": "node",
     "OUT_OF_MEMORY": "oom", "CANCELLED": "cancelled", "REVOKED": "cancelled",

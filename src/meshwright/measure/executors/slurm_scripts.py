@@ -7,6 +7,7 @@ import shlex
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
+from meshwright.measure.executors.kept import UNKEPT
 from meshwright.measure.executors.processes import MARK
 from meshwright.measure.trial import ENDED
 
@@ -84,7 +85,7 @@ def body_of(trial: Trial, mark: str) -> str:
         "# under a keeper, which ends all that it has started and notes in ended.json how it ended; its output is output.log",
         "trap : TERM  # the keeper ends first", 'python3 -I -S keeper.py "$PWD"',
         "# where the keeper was killed, nothing goes on without it",
-        f'[ -e {ENDED} ] || exec python3 -I -S keeper.py --end "${MARK}"', "",
+        f'[ -e {ENDED} ] || {{ touch {UNKEPT}; exec python3 -I -S keeper.py --end "${MARK}"; }}', "",
     ])
 
 
