@@ -10,6 +10,7 @@ import argparse
 import json
 import os
 import resource
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -157,6 +158,34 @@ def warm_table(tree: Path) -> list[str]:
     return lines
 
 
+def said(tree: Path, words: str, folder: Path) -> dict[str, Any]:
+    """The JSON of a command of a tree."""
+    command = [sys.executable, "-m", "meshwright", *shlex.split(words), "--json"]
+    done = subprocess.run(command, env=environment(tree), cwd=folder, capture_output=True, text=True, check=False)
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer.get("estimate") or (answer["plans"][0]["estimate"] if "plans" in answer else answer)
+
+
+def answers_table(trees: tuple[Path, Path], folder: Path) -> list[str]:
+    """What both commits answer, and what this one says of the earlier one's first layout."""
+    lines = [
+        f"| command | first at {COMMIT} | step, s then | the same now | expected now | first now | step, s | expected |",
+        "| --- " * 8 + "|",
+    ]
+    for each in COMMANDS:
+        verb, _, case = each.words.partition(" ")
+        if verb not in ("plan", "explain"):
+            continue
+        then, now = (said(tree, each.words, folder) for tree in trees)
+        same = said(trees[1], f"estimate {case} --layout '{then['label']}'", folder)
+        lines.append(
+            f"| {each.name} | `{then['label']}` | {then['step_s']:.3f} | {same['step_s']:.3f} | {same['expected_step_s']:.3f} "
+            f"| `{now['label']}` | {now['step_s']:.3f} | {now['expected_step_s']:.3f} |"
+        )
+        print(lines[-1], flush=True)
+    return lines
+
+
 def _share(profile: dict[str, Any], stage: str) -> str:
     """Seconds of a stage of a profile, and its share."""
     share = profile["share"][stage]
@@ -201,7 +230,7 @@ def main(arguments: list[str] | None = None) -> int:
         trees = (options.baseline or tree_of(COMMIT, folder), ROOT)
         sections = {
             "grids": grids_table(trees), "warm": warm_table(ROOT),
-            "commands": commands_table(trees, options.rounds, folder),
+            "commands": commands_table(trees, options.rounds, folder), "answers": answers_table(trees, folder),
         }
         large = measured(ROOT, "search", LARGE)
         sections["memory"] = [

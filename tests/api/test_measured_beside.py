@@ -1,5 +1,6 @@
 """A published run of exactly the planned case that contradicts a plan is said beside it."""
 
+import csv
 from csv import DictReader
 from dataclasses import replace
 
@@ -9,6 +10,7 @@ import meshwright as mw
 from meshwright.api import measured_beside
 from meshwright.evidence.rows import attempts
 from meshwright.evidence.rows.attempts import KEY, cells_of, corpus, runs_beside
+from meshwright.evidence.rows.table import rows_like
 from meshwright.words import seconds
 
 CASE = {"model": "llama3-8b", "device": "h100-sxm", "nodes": 1, "global_batch": 128, "sequence": 8192}
@@ -86,3 +88,17 @@ def test_runs_of_a_cell_are_those_that_the_whole_corpus_has(planned):
 
     wanted = {row.id for row in rows if key(row) == key(own) and not row.flag and row.status == "ok"}
     assert {run.id for run in runs_beside(planned.closest.cell)} == wanted and len(wanted) == planned.closest.cell.ran
+
+
+def test_records_of_the_shipped_corpus_are_lines_and_those_alike_are_found_among_them() -> None:
+    path = attempts.data_path("measured_runs.csv")
+    with path.open(newline="", encoding="utf-8") as stream:
+        names, *records = csv.reader(stream)
+    assert len(records) + 1 == len(path.read_text(encoding="utf-8").splitlines())
+    places = [names.index(column) for column in KEY]
+    for number in range(0, len(records), 601):
+        alike = [row for row in records if all(row[at].strip().lower() == records[number][at].strip().lower() for at in places)]
+        found = {row.id for row in rows_like(path, records[number][names.index("id")], KEY)}
+        assert found <= {row[names.index("id")] for row in alike}
+        assert found >= {row[names.index("id")] for row in alike if row[names.index("status")] == "ok"
+                         and not row[names.index("flag")]}

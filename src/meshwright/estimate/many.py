@@ -85,7 +85,8 @@ def _inputs(case: Case, settings: Settings, layouts: Sequence[Layout], degrees: 
 def _compositions(case: Case, layouts: Sequence[Layout]) -> Composition:
     """Stages of layouts as columns; layers of a treatment that a layout does not have are none."""
     keys = [_pipeline_key(layout) for layout in layouts]
-    once = {key: composition_of(case, layout, every_stage=False) for key, layout in zip(keys, layouts, strict=True)}
+    first = dict(zip(keys, layouts, strict=True))
+    once = {key: composition_of(case, layout, every_stage=False) for key, layout in first.items()}
     slots = max(len(each.counts) for each in once.values())
     padded = {key: _padded(each, slots) for key, each in once.items()}
     return stack([padded[key] for key in keys], len(case.model.kinds))

@@ -82,14 +82,31 @@ def stage_inputs(costs: WorkCosts) -> StageInputs:
     )
 
 
+Treated = tuple[tuple[Array, Array, Array], ...]
+"""Of each kind of layer what a treatment decides: seconds run again, bytes that are kept, and the working set."""
+
+
+def untreated(inputs: StageInputs) -> StageInputs:
+    """The inputs that are the same under every treatment."""
+    kinds = tuple(replace(kind, again_s=(), saved_bytes=(), transient_bytes=()) for kind in inputs.kinds)
+    return replace(inputs, kinds=kinds)
+
+
+def treated(inputs: StageInputs, treatment: int) -> Treated:
+    """The inputs that one treatment decides."""
+    return tuple((kind.again_s[treatment], kind.saved_bytes[treatment], kind.transient_bytes[treatment]) for kind in inputs.kinds)
+
+
 def under(inputs: StageInputs, treatment: int) -> StageInputs:
     """The inputs of one treatment alone."""
+    return treated_as(inputs, treated(inputs, treatment))
+
+
+def treated_as(inputs: StageInputs, own: Treated) -> StageInputs:
+    """Inputs with those of one treatment."""
     kinds = tuple(
-        replace(
-            kind, again_s=(kind.again_s[treatment],), saved_bytes=(kind.saved_bytes[treatment],),
-            transient_bytes=(kind.transient_bytes[treatment],),
-        )
-        for kind in inputs.kinds
+        replace(kind, again_s=(again,), saved_bytes=(saved,), transient_bytes=(working,))
+        for kind, (again, saved, working) in zip(inputs.kinds, own, strict=True)
     )
     return replace(inputs, kinds=kinds)
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import cattrs
 from cattrs.gen import make_dict_structure_fn
@@ -164,13 +165,25 @@ def _word(value: object, kind: Any) -> object:
 
 
 def record_hook(kind: Any, converter: cattrs.Converter) -> Callable[[Any, Any], Any]:
-    """Structure a dataclass from a mapping; for hooks that check the result further."""
-    build = make_dict_structure_fn(kind, converter, _cattrs_forbid_extra_keys=True)
+    """Structure a dataclass from a mapping; for hooks that check the result further.
+
+    What is right is read field by field; where anything is wrong cattrs reads it again and says every fault with its path, by a
+    function that it compiles for the class.
+    """
+    types = get_type_hints(kind)
+    known = {field.name: types[field.name] for field in fields(kind) if field.init}
+
+    @cache
+    def strictly() -> Callable[[Any, Any], Any]:
+        return make_dict_structure_fn(kind, converter, _cattrs_forbid_extra_keys=True)
 
     def structure_record(value: Any, _: Any) -> Any:
         if not isinstance(value, Mapping):
             raise Reject("value.mapping", "{value} stands there, keys with values are expected", value=shown(value))
-        return build(value, kind)
+        try:
+            return kind(**{key: converter.structure(item, known[key]) for key, item in value.items()})
+        except Exception:
+            return strictly()(value, kind)
 
     return structure_record
 

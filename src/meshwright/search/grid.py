@@ -226,7 +226,7 @@ class _Grid:
     def _of_piece(self, number: int, settings: Settings, piece: _Piece, states: States, alive: Bools) -> Rows | None:
         """Some pipelines with all of their shardings, as far as they can still matter."""
         case, pairs = self.space.case, self.legal.pairs
-        gathered = self.work.table.take(self.work.columns(piece.pair, piece.treatment))
+        gathered = self.work.take(piece.pair, piece.treatment)
         own = states.pipelines.take(states.pipeline_of[piece.shape])
         costs = stage_costs(gathered, own)
         at, vp = pairs.mesh[piece.pair], self.chunks[piece.chunk]
@@ -245,7 +245,7 @@ class _Grid:
                 at, vp, own, pace = at[used], vp[used], take_columns(own, used), take_record(pace, used)
                 costs, pipeline = take_record(costs, used), take_record(pipeline, used)
                 if own.uneven is not None:
-                    gathered = self.work.table.take(self.work.columns(piece.pair, piece.treatment))
+                    gathered = self.work.take(piece.pair, piece.treatment)
         activation = activation_memory(settings, own, costs, pace, gathered.kinds)
         dynamic = dynamic_bytes(case, activation)
         inner, option = np.nonzero(alive)

