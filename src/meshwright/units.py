@@ -29,8 +29,12 @@ def gib(size_bytes: float) -> str:
 
 
 def count(value: float) -> str:
-    """A count with the suffix K, M, B or T and three significant figures, for people."""
+    """A count with the suffix K, M, B or T and three significant figures, for people.
+
+    >>> count(999.4e6), count(999.6e6), count(70.6e9)
+    ('999M', '1B', '70.6B')
+    """
     for factor, suffix in ((TERA, "T"), (GIGA, "B"), (MEGA, "M"), (KILO, "K")):
-        if abs(value) >= factor:
+        if abs(value) >= factor * (1.0 - 0.5 / KILO):  # what three figures round up to it
             return f"{value / factor:z.3g}{suffix}"
     return f"{value:z.3g}"

@@ -11,10 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from report_samples import case, estimate, result
 
-from meshwright.report.blocks import NARROW, WIDE, Bar, Code, Paragraph, Table, flat, parted
+from meshwright.report.blocks import NARROW, WIDE, Bar, Paragraph, Table, flat, parted
 from meshwright.report.page.drawn import Changed, Parted, Ranged, changes, ranges, stacked, waterfall
 from meshwright.report.page.plotted import Paired, against, histogram, pairs
-from meshwright.report.page.reading import blocks_of, words_of
 from meshwright.report.plan import plan_report
 from meshwright.report.svg import BLUE, GREEN, ORANGE
 from meshwright.report.timesplit import time_split
@@ -108,12 +107,3 @@ def test_bars_of_the_terminal_keep_their_shares():
     (bar,) = [block for block in flat(time_split(estimate())) if isinstance(block, Bar)]
     assert sum(each.value for each in bar.parts) == pytest.approx(bar.scale)
     assert bar.parts[0].name == "compute" and bar.parts[0].value == pytest.approx(12.0 / 15.0 * bar.scale)
-
-
-def test_runs_have_the_tone_of_their_style_and_a_difference_is_code():
-    from rich.text import Text
-
-    runs = words_of(Text.assemble("  a ", ("b", "bold red"), ("c", "not bold"), style="bold"))
-    assert [(each.text, each.tone) for each in runs] == [("a ", "strong"), ("b", "bad"), ("c", "")]
-    (code,) = blocks_of([Text("--- a\n+++ b\n@@ -1 +1 @@\n-x\n+y\n")])
-    assert isinstance(code, Code) and code.text.endswith("+y")

@@ -6,10 +6,9 @@ import io
 import xml.etree.ElementTree as ET
 
 import pytest
-from rich.table import Table
-from rich.text import Text
 
 from meshwright.errors import Message
+from meshwright.report.blocks import Run, Section, Table, line, pieces, table
 from meshwright.report.console import show
 from meshwright.report.svg import Drawing
 from meshwright.text import visible
@@ -25,14 +24,11 @@ def printed(*parts, terminal=False):
     return stream.getvalue()
 
 
-def cells():
-    table = Table(box=None, show_header=False)
-    table.add_row(HOSTILE, Text(HOSTILE, style="red"))
-    return table
-
-
 @pytest.mark.parametrize(
-    "part", [Text(HOSTILE), Text.assemble("b", (HOSTILE, "bold")), HOSTILE, cells()], ids=["text", "parts", "words", "table"]
+    "part",
+    [line(HOSTILE), line("b", Run(HOSTILE, bold=True)), pieces(HOSTILE, "b"), Section(title=HOSTILE, blocks=()),
+     table((HOSTILE, ""), [(HOSTILE, Run(HOSTILE, "bad"))])],
+    ids=["text", "parts", "pieces", "title", "table"],
 )
 def test_a_terminal_gets_no_character_that_moves_or_turns_it(part):
     text = printed(part)
@@ -45,7 +41,7 @@ def test_colours_of_ours_stay(monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.delenv("NO_COLOR", raising=False)
-    text = printed(Text("\x1b[31mx", style="bold red"))
+    text = printed(line(Run("\x1b[31mx", "bad", bold=True)))
     assert text.startswith("\x1b[1;31m") and r"\x1b[31mx" in text and text.count("\x1b") == 2
 
 

@@ -14,15 +14,14 @@ from meshwright.report.blocks import (
     Chart,
     Code,
     Folded,
-    Page,
     Paragraph,
     Run,
     Section,
     Strip,
     Tile,
     Tiles,
+    View,
     cell,
-    drawn_twice,
     table,
     words,
 )
@@ -44,16 +43,17 @@ def drawing(width: float) -> Drawing:
     return drawn
 
 
-def page_of(text: str) -> Page:
+def page_of(text: str) -> View:
     blocks = (
         Paragraph(words=words(text)), Paragraph(words=words(text), kind="item"), table([text], [[cell(text)]], caption=text),
-        drawn_twice(drawing, caption=text), Chart(wide=drawing(900), zoom=True), Code(text=text, name=text),
+        Chart(wide=drawing(860), narrow=drawing(330), caption=text), Chart(wide=drawing(900), zoom=True),
+        Code(text=text, name=text),
         Strip(knobs=((text, text),), label=text), Beside(blocks=(Paragraph(words=words(Run(text, badge=True))),)),
         Code(text=f"+{text}\n-{text}", name=DIFFERENCE), table([text, text, text * 60], [[cell(text)] * 3]),
         plot("stacked", caption=text, title=text, rows=(Parted(name="a", parts=(1.0,), word=text),), parts=((text, BLUE),)),
         Folded(title=text, blocks=(Tiles(tiles=(Tile(name=text, value=text, remark=text),)),)),
     )
-    return Page(verb=text, title=text, subtitle=text, first=blocks, sections=(Section(title=text, blocks=blocks),) * 3)
+    return View(verb=text, title=text, subtitle=text, first=blocks, sections=(Section(title=text, blocks=blocks),) * 3)
 
 
 class Elements(HTMLParser):

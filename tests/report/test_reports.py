@@ -26,6 +26,7 @@ from meshwright.domain.estimate import Interval, Term, TimeSplit
 from meshwright.domain.layout import Selective
 from meshwright.estimate.breakdown import STALLS, STRAGGLERS
 from meshwright.report.bars import BLOCK, Part, StackedBar, cells
+from meshwright.report.blocks import Bar
 from meshwright.report.compare import comparison_report
 from meshwright.report.console import console
 from meshwright.report.cost import minimum_lines, run_cost_lines, saved_lines
@@ -182,7 +183,7 @@ def test_bars_are_blocks_in_colour_and_letters_without(environment, expected):
     stream = io.StringIO()
     Console(file=stream, force_terminal=True, color_system="standard", _environ=environment).print(bar)
     assert Text.from_ansi(stream.getvalue()).plain.strip() == expected
-    assert text([bar]) == "aaaa....\n"
+    assert text([Bar(parts=bar.parts, scale=2, width=8)]) == "  aaaa....\n"
 
 
 @pytest.mark.parametrize(("given", "expected"), [(20, 80), (100, 100), (300, 140)])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.draws import examples
 
 from meshwright.report import replay, trials
-from meshwright.report.blocks import Page, Table
+from meshwright.report.blocks import Table, View
 from meshwright.report.console import show
 from meshwright.report.page.html import html
 from meshwright.report.page.plain import plain_view, view_of_plain
@@ -85,7 +85,7 @@ def test_the_view_of_an_answer_is_json_and_back(name: str) -> None:
     page = PAGES[name]
     plain = json.loads(json.dumps(plain_view(page)))
     back = view_of_plain(plain)
-    assert isinstance(back, Page) and back == page and html(back) == html(page)
+    assert isinstance(back, View) and back == page and html(back) == html(page)
     assert printed(back.told, 80) == printed(page.told, 80)
 
 

@@ -10,14 +10,14 @@ from meshwright.api.verbs.calibrate import CalibrateAnswer, CalibrateRequest, ca
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from rich.console import RenderableType
+    from meshwright.report.blocks import Told
 
 EPILOG = "Example: meshwright calibrate --runs my-runs.csv --name mine --out mine.json"
 FIELDS = (*CalibrateRequest.FIELDS, JSON)
 REQUEST, ASK = CalibrateRequest, calibrate
 
 
-def report(answer: CalibrateAnswer, _options: object) -> Iterator[RenderableType]:
+def report(answer: CalibrateAnswer, _options: object) -> Iterator[Told]:
     """What was learnt."""
     from meshwright.report.calibration import calibration_report
     from meshwright.report.few_shot import few_shot_report

@@ -18,7 +18,7 @@ from meshwright.api.verbs.catalog import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from rich.console import RenderableType
+    from meshwright.report.blocks import Told
 
 EPILOG = (
     "Example: meshwright catalog devices h100-sxm, "
@@ -28,7 +28,7 @@ FIELDS = (*CatalogRequest.FIELDS, JSON)
 REQUEST, ASK = CatalogRequest, catalog
 
 
-def report(answer: CatalogAnswer, _options: object) -> Iterator[RenderableType]:
+def report(answer: CatalogAnswer, _options: object) -> Iterator[Told]:
     """A table of entries, one entry in full, or published runs."""
     match answer:
         case EntriesAnswer(kind=kind, entries=entries):

@@ -7,12 +7,14 @@ import sys
 import time
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from meshwright.text import visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+
+    from meshwright.report.blocks import Told
 
 WAIT_S, EVERY_S = 0.5, 0.1
 
@@ -34,7 +36,7 @@ def warn(text: str) -> None:
         print(visible(text), file=sys.stderr)
 
 
-def print_report(parts: Any) -> None:
+def print_report(parts: Iterable[Told]) -> None:
     """The parts of a report, in order, out before anything else is done."""
     from meshwright.report.console import show
 

@@ -10,7 +10,7 @@ from meshwright.api.verbs.profile import ProfileAnswer, ProfileRequest, profile
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from rich.console import RenderableType
+    from meshwright.report.blocks import Told
 
 EPILOG = (
     "Example: meshwright profile --ranks 2 --out machine.yaml, then meshwright plan ... --cluster machine.yaml. "
@@ -21,7 +21,7 @@ FIELDS = (*ProfileRequest.FIELDS, JSON)
 REQUEST, ASK = ProfileRequest, profile
 
 
-def report(answer: ProfileAnswer, _options: object) -> Iterator[RenderableType]:
+def report(answer: ProfileAnswer, _options: object) -> Iterator[Told]:
     """What was measured, and how well the cost model says it again."""
     from meshwright.report.profile import profile_report
 

@@ -10,7 +10,7 @@ from meshwright.api.verbs.rehearse import RehearseAnswer, RehearseRequest, rehea
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from rich.console import RenderableType
+    from meshwright.report.blocks import Told
 
 EPILOG = "Example: meshwright rehearse --ranks 2 --out rehearsal"
 FIELDS = (*RehearseRequest.FIELDS, JSON)
@@ -29,6 +29,6 @@ def _shown(view: dict[str, Any]) -> None:
     print_report(rehearsal_report(view))
 
 
-def report(_answer: RehearseAnswer, _options: object) -> Iterable[RenderableType]:
+def report(_answer: RehearseAnswer, _options: object) -> Iterable[Told]:
     """Nothing more: every loop has been shown."""
     return ()

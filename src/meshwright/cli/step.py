@@ -10,7 +10,7 @@ from meshwright.api.verbs.step import StepAnswer, StepRequest, step
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from rich.console import RenderableType
+    from meshwright.report.blocks import Told
 
 EPILOG = (
     "Example: meshwright step llama3-8b --layers 4 --hidden 1024 --vocabulary 8192 --global-batch 8 --sequence 256 "
@@ -20,7 +20,7 @@ FIELDS = (*StepRequest.FIELDS, JSON)
 REQUEST, ASK = StepRequest, step
 
 
-def report(answer: StepAnswer, _options: object) -> Iterator[RenderableType]:
+def report(answer: StepAnswer, _options: object) -> Iterator[Told]:
     """What was measured."""
     from meshwright.report.step import step_report
 

@@ -194,7 +194,7 @@ class Plot:
 class Chart:
     """A drawing, and what it says in words.
 
-    ``wide`` and ``narrow`` show the same for a desk and for a phone (``drawn_twice``); one that cannot be made narrow scrolls.
+    ``wide`` and ``narrow`` show the same for a desk and for a phone; one that cannot be made narrow scrolls.
     ``zoom``: it may be magnified.
     """
 
@@ -260,7 +260,6 @@ class View:
 
 
 Told = Section | Block
-Page = View
 
 
 def figure(value: float, spelling: Callable[..., str], *more: Any, tone: Tone = "", bold: bool = False) -> Run:
@@ -337,8 +336,3 @@ def flat(told: Iterable[Told], *, headed: bool = False) -> tuple[Block, ...]:
         else:
             found.append(each)
     return tuple(found)
-
-
-def drawn_twice(draw: Callable[[float], Drawing], *, caption: str = "", zoom: bool = False) -> Chart:
-    """A chart whose drawing is made for a width, on a desk and on a phone."""
-    return Chart(wide=draw(WIDE), narrow=draw(NARROW), caption=caption, zoom=zoom)

@@ -4,45 +4,36 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rich.padding import Padding
-from rich.table import Table
-from rich.text import Text
-
+from meshwright.report.blocks import Run as Words
+from meshwright.report.blocks import Section, line, table
 from meshwright.words import percent, plural, seconds, signed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from rich.console import RenderableType
-
     from meshwright.api.verbs.compare import CompareAnswer
     from meshwright.diagnose.run import Run
+    from meshwright.report.blocks import Told
 
 MOST = 20
 
 
-def compare_report(answer: CompareAnswer) -> Iterator[RenderableType]:
+def compare_report(answer: CompareAnswer) -> Iterator[Told]:
     """The steps, the parts with why they changed, the settings that differ."""
     found = answer.comparison
-    yield Text(f"A  {_figures(found.a)}")
+    yield line(f"A  {_figures(found.a)}")
     change = "" if found.step_change_ratio is None else f"   {signed(found.step_change_ratio)} a step"
-    yield Text(f"B  {_figures(found.b)}{change}", style="bold")
-    if found.parts:
-        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-        for name in ("part", "A", "B", "why"):
-            table.add_column(name, justify="right" if name in "AB" else "left")
-        for each in found.parts:
-            if each.a_s or each.b_s:
-                table.add_row(each.part, _time(each.a_s), _time(each.b_s), each.why)
-        yield Padding(table, (1, 0, 0, 0))
+    yield line(Words(f"B  {_figures(found.b)}{change}", bold=True))
+    if rows := [(each.part, _time(each.a_s), _time(each.b_s), each.why) for each in found.parts if each.a_s or each.b_s]:
+        yield table(("part", "A", "B", "why"), rows, right=[1, 2], whole=[0, 1, 2], look="headed", indent=0, above=True)
     if found.settings_changed:
-        yield Padding(Text(f"{plural(len(found.settings_changed), 'setting')} that differ", style="bold"), (1, 0, 0, 0))
-    for one in found.settings_changed[:MOST]:
-        yield Text(f"  {one.key}: {one.a or 'unset'} -> {one.b or 'unset'}")
+        yield Section(title=f"{plural(len(found.settings_changed), 'setting')} that differ", blocks=(
+            *(line(f"{one.key}: {one.a or 'unset'} -> {one.b or 'unset'}", indent=2) for one in found.settings_changed[:MOST]),
+        ))
     if len(found.settings_changed) > MOST:
-        yield Text(f"  and {len(found.settings_changed) - MOST} more: --json has all", style="dim")
+        yield line(f"and {len(found.settings_changed) - MOST} more: --json has all", kind="small", indent=2)
     for note in found.notes:
-        yield Text(f"note: {note}", style="dim")
+        yield line(f"note: {note}", kind="small")
 
 
 def _figures(run: Run) -> str:

@@ -16,9 +16,10 @@ from meshwright.text import visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from typing import Any
 
     from rich.console import ConsoleOptions, RenderableType
+
+    from meshwright.report.blocks import Told
 
 MIN_WIDTH, PIPED_WIDTH, MAX_WIDTH = 80, 110, 140
 
@@ -47,8 +48,8 @@ def console(stream: IO[str] | None = None, width: int | None = None) -> Console:
     )
 
 
-def show(parts: Iterable[Any], stream: IO[str] | None = None, width: int | None = None) -> None:
-    """Print what is told (sections, blocks, rich's own), one after the other; piped text carries no blanks at the ends of lines."""
+def show(parts: Iterable[Told], stream: IO[str] | None = None, width: int | None = None) -> None:
+    """Print sections and blocks, one after the other; piped text carries no blanks at the ends of lines."""
     target = console(stream, width)
     if target.is_terminal:
         _print(target, parts)
@@ -58,7 +59,7 @@ def show(parts: Iterable[Any], stream: IO[str] | None = None, width: int | None 
     target.file.write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))
 
 
-def _print(target: Console, parts: Iterable[Any]) -> None:
+def _print(target: Console, parts: Iterable[Told]) -> None:
     """Parts one after the other; a text that must not wrap (a path) runs over the edge instead."""
     for part in renderables(parts):
         target.print(part, soft_wrap=isinstance(part, Text) and bool(part.no_wrap))

@@ -21,17 +21,17 @@ def without_samples(facts: Facts) -> Facts:
 
 
 def words(kind: str, facts: Facts) -> dict[str, str]:
-    """The line of an entry in the table of its kind."""
+    """The line of an entry in the table of its kind: headings and what stands below them."""
     return {"name": facts["name"], **_WORDS[kind](facts)}
 
 
 def _device_words(facts: Facts) -> dict[str, str]:
     return {
         "family": facts["family"],
-        "memory_gib": f"{facts['memory_bytes'] / GIB:.0f}",
-        "memory_gb_per_s": f"{facts['memory_bytes_per_s'] / GIGA:,.0f}",
-        "scale_up_gb_per_s": f"{facts['scale_up_bytes_per_s'] / GIGA:,.0f}",
-        "dense_tflops": ", ".join(
+        "memory\nGiB": f"{facts['memory_bytes'] / GIB:.0f}",
+        "memory\nGB/s": f"{facts['memory_bytes_per_s'] / GIGA:,.0f}",
+        "scale-up\nGB/s": f"{facts['scale_up_bytes_per_s'] / GIGA:,.0f}",
+        "dense TFLOP/s": ", ".join(
             f"{name} {peak / TERA:,.4g}" for name, peak in facts["peak_flops_per_s"].items() if name != "fp32"
         ),
         "aliases": ", ".join(facts["aliases"]),
@@ -41,21 +41,21 @@ def _device_words(facts: Facts) -> dict[str, str]:
 def _cluster_words(facts: Facts) -> dict[str, str]:
     return {
         "device": facts["device"],
-        "devices_per_node": str(facts["devices_per_node"]),
-        "scale_up_devices": str(facts["scale_up_devices"]),
-        "scale_up_gb_per_s": f"{facts['scale_up_bytes_per_s'] / GIGA:,.0f}",
-        "network_gb_per_s": f"{facts['network_bytes_per_s'] / GIGA:,.4g}",
+        "devices\nper node": str(facts["devices_per_node"]),
+        "scale-up\ndevices": str(facts["scale_up_devices"]),
+        "scale-up\nGB/s": f"{facts['scale_up_bytes_per_s'] / GIGA:,.0f}",
+        "network\nGB/s": f"{facts['network_bytes_per_s'] / GIGA:,.4g}",
     }
 
 
 def _model_words(facts: Facts) -> dict[str, str]:
     experts = facts["num_experts"]
     return {
-        "parameters": count(facts["parameters"]),
+        "params": count(facts["parameters"]),
         "active": count(facts["active_parameters"]) if experts else "",
         "layers": str(facts["layers"]),
         "hidden": str(facts["hidden"]),
-        "vocabulary": str(facts["vocabulary"]),
+        "vocab.": str(facts["vocabulary"]),
         "experts": f"{facts['experts_per_token']} of {experts}" if experts else "",
         "assumed": ", ".join(facts["assumed"]),
     }
@@ -67,7 +67,7 @@ def _framework_words(facts: Facts) -> dict[str, str]:
         "version": facts["version"],
         "implementation": facts["implementation"],
         "schedules": ", ".join(facts["schedules"]),
-        "zero": ", ".join(map(str, facts["zero_stages"])),
+        "ZeRO": ", ".join(map(str, facts["zero_stages"])),
         "export": "yes" if facts["exports"] else "",
     }
 
@@ -76,6 +76,8 @@ def _implementation_words(facts: Facts) -> dict[str, str]:
     return {"what": facts["description"]}
 
 
+SPARE = ("aliases", "assumed", "implementation", "title")
+"""Columns that a narrow terminal leaves out, the first first; the entry by its name has them."""
 _WORDS: dict[str, Callable[[Facts], dict[str, str]]] = {
     "devices": _device_words, "clusters": _cluster_words, "models": _model_words, "frameworks": _framework_words,
     "implementations": _implementation_words,

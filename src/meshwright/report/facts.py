@@ -2,54 +2,52 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from rich import box
-from rich.padding import Padding
-from rich.table import Table
-from rich.text import Text
+from meshwright.report.blocks import Cell, Columns, Run, Section, Table, table, words
+from meshwright.report.entries import SPARE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from rich.console import RenderableType
+SHORT = 12
+"""Characters of a value that a column holds in one piece."""
+_FIGURE = re.compile(r"[\d.,]*[KMBT]?|\d+ of \d+")
 
 
-def name_list(kind: str, rows: Sequence[Mapping[str, str]]) -> Iterator[RenderableType]:
-    """A table of entries; the keys of the first row are the columns."""
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1))
-    for place, column in enumerate(rows[0] if rows else ("name",)):
-        table.add_column(column, overflow="fold", no_wrap=place == 0)
-    for row in rows:
-        table.add_row(*(Text(cell) for cell in row.values()))
-    yield Padding(Text(f"{len(rows)} {kind}", style="bold"), (1, 0, 0, 0))
-    yield Padding(table, (0, 0, 0, 2))
+def name_list(kind: str, rows: Sequence[Mapping[str, str]]) -> Iterator[Section]:
+    """A table of entries; the keys of the first row are the columns, of which a narrow terminal leaves out those to spare."""
+    head = tuple(rows[0]) if rows else ("name",)
+    figures = [place for place, name in enumerate(head) if place and all(_FIGURE.fullmatch(row[name]) for row in rows)]
+    short = [place for place, name in enumerate(head) if not place or all(len(row[name]) <= SHORT for row in rows)]
+    least = {place: max(len(piece) for row in rows for piece in row[name].split(" ")) for place, name in enumerate(head) if rows}
+    spare = [name for name in SPARE if name in head]
+    shown = [tuple(place for place, name in enumerate(head) if name not in spare[:left]) for left in range(len(spare) + 1)]
+    cells = [[Cell(words=words(each), label="," in each) for each in row.values()] for row in rows]
+    yield Section(title=f"{len(rows)} {kind}", blocks=(table(
+        head, cells, right=figures, whole=short, least=tuple(least.items()), look="tight",
+        choices=tuple(Columns(shown=each, notes=bool(left)) for left, each in enumerate(shown)) if spare else (),
+        notes=(words(f"a wider terminal, --json and catalog {kind} NAME have more columns"),) if spare else (),
+    ),))
 
 
 def entry(
     kind: str, name: str, facts: Mapping[str, object], provenance: Mapping[str, Mapping[str, object]]
-) -> Iterator[RenderableType]:
+) -> Iterator[Section]:
     """One entry: its facts, then every figure with the unit and the source that its file states."""
-    yield Padding(Text(f"{kind} {name}", style="bold"), (1, 0, 0, 0))
-    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 1))
-    table.add_column(style="dim", no_wrap=True)
-    table.add_column(overflow="fold")
-    for key, value in flat(facts):
-        if value and not (provenance and key == "source"):
-            table.add_row(key, value)
-    yield Padding(table, (0, 0, 0, 2))
-    if not provenance:
-        return
-    sources = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1))
-    sources.add_column("figure", no_wrap=True)
-    sources.add_column("value", justify="right", overflow="fold")
-    sources.add_column("unit", no_wrap=True)
-    sources.add_column("source", overflow="fold")
-    for key, origin in provenance.items():
-        sources.add_row(key, *(_figure(origin.get(part, "")) for part in ("value", "unit", "source")))
-    yield Padding(Text("Sources", style="bold"), (1, 0, 0, 0))
-    yield Padding(sources, (0, 0, 0, 2))
+    told = [(key, value) for key, value in flat(facts) if value and not (provenance and key == "source")]
+    yield Section(title=f"{kind} {name}", blocks=(named(told),))
+    if provenance:
+        parts = ("value", "unit", "source")
+        rows = [(key, *(_figure(origin.get(part, "")) for part in parts)) for key, origin in provenance.items()]
+        yield Section(title="Sources", blocks=(table(("figure", *parts), rows, right=[1], whole=[0, 2]),))
+
+
+def named(facts: Sequence[tuple[str, str]]) -> Table:
+    """Names, and what each of them is."""
+    return table(("", ""), [(Run(name, "dim"), value) for name, value in facts], whole=[0], look="plain")
 
 
 def flat(value: object, prefix: str = "") -> list[tuple[str, str]]:

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rich import box
-from rich.table import Table
-from rich.text import Text
-
-from meshwright.words import percent, plural
+from meshwright.report.blocks import Run, Section, line, table
+from meshwright.words import percent, plural, signed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from rich.console import RenderableType
-
     from meshwright.api.few_shot import FewShot
+    from meshwright.report.blocks import Told
 
 MOST = 8
 """Constants that are shown."""
@@ -54,31 +50,32 @@ WORDS = {
 """Constants that a fit may move, in words."""
 
 
-def few_shot_report(found: FewShot) -> Iterator[RenderableType]:
+def few_shot_report(found: FewShot) -> Iterator[Told]:
     """What own runs did."""
     for each in found.conflicts:
         consequence = "left out" if each.physics else "kept, and trusted less where they disagree"
-        yield Text("conflict ", style="bold red").append(f"{each.why.words} ({consequence})", style="not bold default")
+        yield line(Run("conflict ", "bad", bold=True), f"{each.why.words} ({consequence})")
     own, before, after = plural(found.n, "own run"), found.interval_ratio_before, found.interval_ratio_after
     if before is not None and after is not None:
-        yield Text(f"{own}: the 90 % interval of a step like these is now {_ends(after)}, it was {_ends(before)}")
+        yield line(f"{own}: the 90 % interval of a step like these is now {_ends(after)}, it was {_ends(before)}")
     if found.moved:
-        shown = Table(box=box.SIMPLE_HEAD, title=f"What {own} moved", title_justify="left")
-        for head in ("constant", "in words", "from", "to", "change"):
-            shown.add_column(head, justify="left" if head in ("constant", "in words") else "right")
-        for move in found.moved[:MOST]:
-            change = ("+" if move.change_ratio > 0 else "") + percent(move.change_ratio)
-            shown.add_row(move.constant, WORDS.get(move.constant, ""), f"{move.before:.3g}", f"{move.after:.3g}", change)
-        yield shown
+        rows = [
+            (move.constant, WORDS.get(move.constant, ""), f"{move.before:.3g}", f"{move.after:.3g}", signed(move.change_ratio))
+            for move in found.moved[:MOST]
+        ]
+        yield Section(title=f"What {own} moved", blocks=(
+            table(("constant", "in words", "from", "to", "change"), rows, right=[2, 3, 4], whole=[2, 3, 4]),
+        ))
         if len(found.moved) > MOST:
-            yield Text(f"{len(found.moved) - MOST} more moved less", style="dim")
+            yield line(f"{len(found.moved) - MOST} more moved less", kind="small")
     else:
-        yield Text(f"{own} moved no constant by half a percent: the calibration knew them")
+        yield line(f"{own} moved no constant by half a percent: the calibration knew them")
     if (following := found.next_run) is not None:
-        yield Text("Measure next: ", style="bold").append(
-            f"{following.label}", style="bold cyan").append(
+        yield line(
+            Run("Measure next: ", bold=True), Run(following.label, "accent", bold=True),
             f"   {following.model} on {plural(following.devices, 'device')}: of the best {following.candidates} plans it says most "
-            f"about which is fastest (their gaps {percent(following.narrows_ratio)} less uncertain)", style="not bold default")
+            f"about which is fastest (their gaps {percent(following.narrows_ratio)} less uncertain)", above=True,
+        )
 
 
 def _ends(ratio: float) -> str:

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from meshwright.check import Checked
     from meshwright.frameworks.settings import Finding, Severity
+    from meshwright.lint import Linted
 
-STYLES: dict[Severity, str] = {"error": "bold red", "warning": "yellow", "advice": "cyan"}
 TONES: dict[Severity, Tone] = {"error": "bad", "warning": "warn", "advice": "accent"}
 PLURALS: dict[Severity, str] = {"error": "errors", "warning": "warnings", "advice": "pieces of advice"}
 NO_FILE = ("layout", "--claim")
@@ -83,8 +83,8 @@ def _prediction(checked: Checked) -> Iterator[Block]:
     yield line("predicted  ", Run(found.label, "strong"), f"  {words}", above=True)
 
 
-def summary_words(checked: Checked) -> str:
+def summary_words(checked: Checked | Linted) -> str:
     """``3 errors, 2 warnings``."""
     counts = Counter(each.severity for each in checked.findings)
     return ", ".join(plural(counts[name], "piece of advice" if name == "advice" else name, PLURALS[name])
-                     for name in STYLES if counts[name]) or "nothing found"
+                     for name in TONES if counts[name]) or "nothing found"

@@ -4,21 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rich.padding import Padding
-from rich.text import Text
-
-from meshwright.report.blocks import Block, Run, pieces, words
-from meshwright.report.pieces import Pieces
+from meshwright.report.blocks import Block, Run, line, pieces, words
 from meshwright.words import count, gib, integer, percent, plural, rate, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from rich.console import RenderableType
-
     from meshwright.evidence.rows.attempts import Attempts
     from meshwright.evidence.rows.near import Difference, Near
     from meshwright.evidence.rows.published_run import Published
+    from meshwright.report.blocks import Words
 
 BRIEF = 40
 """How many lines of a list nobody narrowed are worth a screen."""
@@ -45,36 +40,34 @@ def difference_words(near: Near) -> str:
     return f"differs: {'; '.join(found)}" if found else "the same model, devices and batch, as far as asked"
 
 
-def nearest_list(found: Sequence[Near], total: int) -> Iterator[RenderableType]:
+def nearest_list(found: Sequence[Near], total: int) -> Iterator[Block]:
     """The nearest runs: what ran, the fastest layout with its figures, and who says so."""
-    yield Padding(Text(f"The {len(found)} nearest of {total} groups of published runs", style="bold"), (1, 0, 0, 0))
+    yield line(Run(f"The {len(found)} nearest of {total} groups of published runs", bold=True), above=True)
     for near in found:
         run, cell = near.cell.best, near.cell
-        yield Padding(Pieces(pieces=[_head(run), Text(run.id, style="cyan"), _framework(run)]), (1, 0, 0, 0))
-        layout = Text(run.label, style="bold") if run.label else Text(f"none of {cell.failed} tried ran", style="red")
-        yield Pieces(pieces=[layout, *_steps(run), *_figures(run)], indent=4)
+        yield pieces(_head(run), Run(run.id, "accent"), _framework(run), above=True)
+        layout = Run(run.label, bold=True) if run.label else Run(f"none of {cell.failed} tried ran", "bad")
+        yield pieces(layout, *_steps(run), *_figures(run), indent=4)
         tried = [said] if run.label and (said := _tried(cell)) else []
-        yield Pieces(pieces=[*tried, difference_words(near)], indent=4, style="dim")
+        yield pieces(*tried, difference_words(near), indent=4, kind="small")
 
 
-def attempts_list(found: Sequence[Attempts], limit: int | None) -> Iterator[RenderableType]:
+def attempts_list(found: Sequence[Attempts], limit: int | None) -> Iterator[Block]:
     """All cells, up to a limit: what ran, the fastest speed, and how many were tried."""
     shown = found[: limit or BRIEF]
-    yield Padding(Text(f"{len(found)} runs: the fastest of each model, cluster, batch and framework", style="bold"), (1, 0, 0, 0))
+    yield line(Run(f"{len(found)} runs: the fastest of each model, cluster, batch and framework", bold=True), above=True)
     for cell in shown:
         run = cell.best
         speed = f"{rate(run.tokens_per_s_per_device)} tokens/s/device" if run.tokens_per_s_per_device else "no speed"
         mfu = [f"{percent(run.mfu_ratio)} MFU"] if run.mfu_ratio else []
-        tried = cell.ran + cell.failed
-        yield Pieces(
-            pieces=[_head(run), Text(run.id, style="cyan"), run.framework, speed, *mfu, f"{cell.ran} of {tried} ran"], gap=2
-        )
+        yield pieces(_head(run), Run(run.id, "accent"))
+        yield pieces(run.framework, speed, *mfu, f"{cell.ran} of {cell.ran + cell.failed} ran", indent=4)
     if len(shown) < len(found):
-        yield Text(f"  {len(found) - len(shown)} more: --near MODEL --device NAME, or --limit N", style="dim")
+        yield line(f"{len(found) - len(shown)} more: --near MODEL --device NAME, or --limit N", kind="small", indent=2)
 
 
-def _head(run: Published) -> Text:
-    return Text.assemble((run.model, "bold"), f" on {_machine(run)}", f", {size} tokens" if (size := _size(run)) else "")
+def _head(run: Published) -> Words:
+    return words(Run(run.model, bold=True), f" on {_machine(run)}{f', {size} tokens' if (size := _size(run)) else ''}")
 
 
 def _figures(run: Published) -> list[str]:

@@ -4,52 +4,38 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rich import box
-from rich.padding import Padding
-from rich.table import Table
-from rich.text import Text
-
+from meshwright.report.blocks import Run, figure, line, table
 from meshwright.units import GIB
-from meshwright.words import gib, integer, percent, plural, seconds
+from meshwright.words import gib, integer, percent, plural, seconds, signed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from rich.console import RenderableType
-
+    from meshwright.report.blocks import Block, Table
 
     View = Mapping[str, Any]
 
 
-def step_report(view: View) -> Iterator[RenderableType]:
+def step_report(view: View) -> Iterator[Block]:
     """The figures of a run."""
-    yield Text(f"{view['model']}: {view['label']}", style="bold")
-    yield Text(f"{plural(view['world'], 'rank')} on {view['device']}, torch {view['torch']}")
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1), show_header=view["estimate"] is not None)
-    table.add_column("")
-    table.add_column("measured", justify="right")
-    if view["estimate"] is not None:
-        table.add_column("predicted", justify="right")
-        table.add_column("error", justify="right")
-    for row in _rows(view):
-        table.add_row(*(row if view["estimate"] is not None else row[:2]))
-    yield Padding(table, (1, 0, 1, 2))
-    yield Padding(_ranks(view), (0, 0, 0, 2))
+    yield line(Run(f"{view['model']}: {view['label']}", bold=True))
+    yield line(f"{plural(view['world'], 'rank')} on {view['device']}, torch {view['torch']}")
+    predicted = view["estimate"] is not None
+    head, rows = ("", "measured", "predicted", "error"), list(_rows(view))
+    yield table(head if predicted else head[:2], rows if predicted else [row[:2] for row in rows], right=[1, 2, 3],
+                look="ruled" if predicted else "plain", above=True)
+    yield _ranks(view)
 
 
-def _rows(view: View) -> Iterator[tuple[str, str, str, str]]:
+def _rows(view: View) -> Iterator[tuple[str | Run, ...]]:
     step, said = view["step"], view["estimate"]
-    error = "" if view["error_ratio"] is None else f"{100 * view['error_ratio']:+z.0f} %"
-    yield "step, median", seconds(view["step_s"]), "" if said is None else seconds(said["step_s"]), error
+    error = "" if view["error_ratio"] is None else signed(view["error_ratio"], 0)
+    yield "step, median", figure(view["step_s"], seconds), "" if said is None else figure(said["step_s"], seconds), error
     yield f"step, {plural(len(view['steps_s']), 'step')}", f"{seconds(step['min_s'])} to {seconds(step['max_s'])}", "", ""
-    yield "tokens/s", integer(view["tokens_per_s"]), "" if said is None else integer(said["tokens_per_s"]), ""
+    yield "tokens/s", figure(view["tokens_per_s"], integer), "" if said is None else figure(said["tokens_per_s"], integer), ""
     if view["mfu_ratio"] is not None:
-        yield (
-            f"MFU ({view['flops_convention']})",
-            percent(view["mfu_ratio"]),
-            "" if said is None else percent(said["mfu_ratio"]),
-            "",
-        )
+        predicted = "" if said is None else figure(said["mfu_ratio"], percent)
+        yield f"MFU ({view['flops_convention']})", figure(view["mfu_ratio"], percent), predicted, ""
     peaks = [rank["memory_peak_bytes"] for rank in view["ranks"] if rank["memory_peak_bytes"] is not None]
     if peaks:
         yield "memory, fullest rank", _size(max(peaks)), "" if said is None else _size(said["memory_peak_bytes"]), ""
@@ -62,14 +48,12 @@ def _rows(view: View) -> Iterator[tuple[str, str, str, str]]:
 
 def _ranks(view: View) -> Table:
     """Memory by category of every rank."""
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1))
-    names = [name for name in view["ranks"][0]["memory_bytes"] if view["ranks"][0]["memory_bytes"][name] is not None]
-    for place, name in enumerate(("rank", "stage", *names)):
-        table.add_column(name, justify="right" if place else "left")
+    names = [name for name, size in view["ranks"][0]["memory_bytes"].items() if size is not None]
+    rows = []
     for rank in view["ranks"]:
         sizes = [rank["memory_bytes"][name] for name in names]
-        table.add_row(str(rank["rank"]), str(rank["stage"]), *("" if size is None else _size(size) for size in sizes))
-    return table
+        rows.append((str(rank["rank"]), str(rank["stage"]), *("" if size is None else _size(size) for size in sizes)))
+    return table(("rank", "stage", *names), rows, right=range(1, len(names) + 2), above=True)
 
 
 def _size(size_bytes: float) -> str:

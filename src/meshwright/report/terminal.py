@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 
-    from meshwright.report.blocks import Words
+    from meshwright.report.blocks import Told, Words
 
 STYLES = {"": "", "strong": "bold", "dim": "dim", "good": "green", "bad": "red", "warn": "yellow", "accent": "cyan"}
 """Tone -> style."""
@@ -56,8 +56,8 @@ LOOKS: dict[str, dict[str, Any]] = {
 _CHANGED = {"+": "green", "-": "red", "@": "cyan"}
 
 
-def renderables(parts: Iterable[Any]) -> Iterator[RenderableType]:
-    """Sections, blocks, and what is rich's already, one after the other."""
+def renderables(parts: Iterable[Told]) -> Iterator[RenderableType]:
+    """Sections and blocks, one after the other."""
     for part in parts:
         match part:
             case Section():
@@ -81,8 +81,6 @@ def renderables(parts: Iterable[Any]) -> Iterator[RenderableType]:
                 yield bars.Legend(parts=part.parts)
             case Code(name=name, text=text) if name == DIFFERENCE:
                 yield difference(text)
-            case _ if hasattr(part, "__rich_console__") or isinstance(part, str):
-                yield part
 
 
 def text_of(said: Words, style: str = "") -> Text:
@@ -159,7 +157,7 @@ def _rich_table(table: Table, shown: Sequence[int]) -> RichTable:
     least = dict(table.least)
     if table.choices:  # whether a choice fits is seen only where columns that are never broken keep their width
         columns = ((place, [_said(row[place]) for row in table.rows]) for place in table.whole)
-        least |= {place: max(map(cell_len, (table.head[place], *own))) for place, own in columns}
+        least |= {place: max(map(cell_len, (*table.head[place].split("\n"), *own))) for place, own in columns}
     for place in shown:
         told.add_column(
             table.head[place], justify="right" if place in table.right else "left", no_wrap=place in table.whole,

@@ -45,7 +45,7 @@ from meshwright.version import __version__
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from meshwright.report.blocks import Block, Page, Part
+    from meshwright.report.blocks import Block, Part, View
 
 HERE = Path(__file__).parent
 MANY_CHARACTERS, LONG_WORD = 40, 24
@@ -61,7 +61,7 @@ FEWEST_CARDS = 3
 NOWHERE = "base-uri 'none'; form-action 'none'"
 
 
-def html(page: Page) -> str:
+def html(page: View) -> str:
     """The file of a page.
 
     Units:  text -> text; the same bytes for the same page.
@@ -75,7 +75,7 @@ class Writing:
     def __init__(self) -> None:
         self._numbers = count(1)
 
-    def page(self, page: Page) -> str:
+    def page(self, page: View) -> str:
         """The whole file."""
         style, script = _style(), _script()
         policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{_hash(script)}'; {NOWHERE}"

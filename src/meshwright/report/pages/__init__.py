@@ -16,7 +16,7 @@ from meshwright.report.page.plain import plain_view
 from meshwright.report.pages.common import reproduce
 
 if TYPE_CHECKING:
-    from meshwright.report.blocks import Page
+    from meshwright.report.blocks import View
 
 VERBS = ("atlas", "balance", "check", "diagnose", "estimate", "explain", "fix", "pack", "plan", "sweep", "tune", "validate")
 _OF_ANSWER = {"guide": "balance", "memories": "balance"}
@@ -29,7 +29,7 @@ def verb_of(answer: Any) -> str | None:
     return word if word in VERBS else None
 
 
-def page_of(answer: Any) -> Page:
+def page_of(answer: Any) -> View:
     """The page of an answer, with the command that asked for it at its end.
 
     Errors:  ``TypeError`` for an answer that has no page.
@@ -37,7 +37,7 @@ def page_of(answer: Any) -> Page:
     verb = verb_of(answer)
     if verb is None:
         raise TypeError(f"{type(answer).__name__} has no page; {', '.join(VERBS)} have")
-    page: Page = import_module(f"{__name__}.{verb}").page_of(answer)
+    page: View = import_module(f"{__name__}.{verb}").page_of(answer)
     return replace(page, sections=(*page.sections, reproduce(answer, page.verb)))
 
 

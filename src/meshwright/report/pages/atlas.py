@@ -16,7 +16,7 @@ from meshwright.report.atlas_told import (
     map_section,
     told_of,
 )
-from meshwright.report.blocks import WIDE, Block, Folded, Page, Plot, Section, Tile, Tiles, line
+from meshwright.report.blocks import WIDE, Block, Folded, Plot, Section, Tile, Tiles, View, line
 from meshwright.report.page.plots import plot
 from meshwright.report.pages.common import notes_of, page
 from meshwright.words import percent
@@ -33,7 +33,7 @@ CAPTION = (
 )
 
 
-def page_of(answer: AtlasAnswer) -> Page:
+def page_of(answer: AtlasAnswer) -> View:
     """The page of an answer."""
     view = answer.to_json()
     maps: list[Block] = [

@@ -20,7 +20,7 @@ from meshwright.report.balance import (
     time_word,
     told_of,
 )
-from meshwright.report.blocks import Page, Section, Tile, Tiles, parted
+from meshwright.report.blocks import Section, Tile, Tiles, View, parted
 from meshwright.report.decomposition import decomposition_report, guide_report
 from meshwright.report.page.drawn import Parted
 from meshwright.report.page.plots import plot
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
     from meshwright.api.views.balance import BalanceShown
 
 
-def page_of(answer: BalanceAnswer | GuideAnswer | MemoriesAnswer) -> Page:
+def page_of(answer: BalanceAnswer | GuideAnswer | MemoriesAnswer) -> View:
     """The view of an answer."""
     return replace(_page_of(answer), told=tuple(told_of(answer)))
 
 
-def _page_of(answer: BalanceAnswer | GuideAnswer | MemoriesAnswer) -> Page:
+def _page_of(answer: BalanceAnswer | GuideAnswer | MemoriesAnswer) -> View:
     match answer:
         case GuideAnswer(proposal=proposal):
             title = f"{plural(len(proposal.rounds), 'dry run')} to make" if proposal.rounds else "No further dry run is needed"
@@ -55,7 +55,7 @@ def _page_of(answer: BalanceAnswer | GuideAnswer | MemoriesAnswer) -> Page:
             return _answered(answer)
 
 
-def _answered(answer: BalanceAnswer) -> Page:
+def _answered(answer: BalanceAnswer) -> View:
     question, solved = answer.question, answer.solved
     case = question.case.case if question.case is not None else None
     subtitle = question.name if case is None else case_line(case)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from meshwright.report.blocks import Page, Section, line
+from meshwright.report.blocks import Section, View, line
 from meshwright.report.findings import PLURALS, finding_lines, findings_report, summary_words
 from meshwright.report.pages.common import memory_section, page, tiles, time_section
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from meshwright.api.verbs.check import CheckAnswer
 
 
-def page_of(answer: CheckAnswer) -> Page:
+def page_of(answer: CheckAnswer) -> View:
     """The view of an answer."""
     checked = answer.checked
     found = checked.estimate

@@ -15,11 +15,11 @@ from meshwright.report.blocks import (
     Block,
     Code,
     Folded,
-    Page,
     Paragraph,
     Section,
     Tile,
     Tiles,
+    View,
     flat,
     words,
 )
@@ -238,10 +238,10 @@ def _word(value: object) -> str:
     return str(word(str(value) if plain else f"<{type(value).__name__}>"))
 
 
-def page(verb: str, title: str, **more: Any) -> Page:
+def page(verb: str, title: str, **more: Any) -> View:
     """A page whose sections that are nothing are left out."""
     sections = tuple(each for each in more.pop("sections") if each is not None and each.blocks)
-    return Page(verb=verb, title=title, sections=sections, **more)
+    return View(verb=verb, title=title, sections=sections, **more)
 
 
 def notes_of(texts: Sequence[str]) -> tuple[Paragraph, ...]:

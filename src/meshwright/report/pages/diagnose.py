@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from meshwright.report.blocks import Block, Page, Run, Section, Tile, Tiles, line, table
+from meshwright.report.blocks import Block, Run, Section, Tile, Tiles, View, line, table
 from meshwright.report.diagnose import REMEDIES, TONES, VERDICTS, evidence_words, guide_lines, told_of, worth
 from meshwright.report.page.plots import plot
 from meshwright.report.pages.common import page
@@ -31,7 +31,7 @@ MOST = 200
 """Findings on a page."""
 
 
-def page_of(answer: DiagnoseAnswer) -> Page:
+def page_of(answer: DiagnoseAnswer) -> View:
     """The page of an answer; hosts, keys and paths are blanked in it where they are in the answer."""
     view, nearest = answer.to_picture(), closest_line(answer.closest)
     found = page_of_view(view, [
@@ -40,7 +40,7 @@ def page_of(answer: DiagnoseAnswer) -> Page:
     return replace(found, told=told_of(answer))
 
 
-def page_of_view(view: Mapping[str, Any], sections: Sequence[Section] = ()) -> Page:
+def page_of_view(view: Mapping[str, Any], sections: Sequence[Section] = ()) -> View:
     """The page of the document with the steps and the ranks beside it; ``sections``: what stands below the charts."""
     seen = {"Where the step goes": view["expected"] or view["split"], "Steps of the run": view["steps"],
             "Compute of the ranks": len(view["ranks"]) > 1}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from meshwright.report.blocks import Page, Section
+from meshwright.report.blocks import Section, View
 from meshwright.report.estimate import limit_lines, note_lines, told_of
 from meshwright.report.packing import packing_lines
 from meshwright.report.pages.common import (
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from meshwright.api.verbs.estimate import EstimateAnswer
 
 
-def page_of(answer: EstimateAnswer) -> Page:
+def page_of(answer: EstimateAnswer) -> View:
     """The view of an answer."""
     given, estimate = answer.given, answer.estimate
     short = estimate.memory_reserved_bytes - estimate.memory_capacity_bytes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from meshwright.explain import sections
-from meshwright.report.blocks import Block, Folded, Page, Paragraph, Run, Section, words
+from meshwright.report.blocks import Block, Folded, Paragraph, Run, Section, View, words
 from meshwright.report.constants import constants_blocks
 from meshwright.report.explain import told_of
 from meshwright.report.page.drawn import Parted, series
@@ -44,7 +44,7 @@ BADGES: Mapping[str, Tone] = {
 """Verdicts over a rule."""
 
 
-def page_of(answer: ExplainAnswer) -> Page:
+def page_of(answer: ExplainAnswer) -> View:
     """The page of an answer."""
     given, estimate, explanation = answer.given, answer.estimate, answer.explanation
     short, *rest = sections(explanation)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from meshwright.api.views.fix import wish_words
-from meshwright.report.blocks import Block, Folded, Page, Paragraph, Section, Tile, Tiles, words
+from meshwright.report.blocks import Block, Folded, Paragraph, Section, Tile, Tiles, View, words
 from meshwright.report.fix import (
     beside_lines,
     change_lines,
@@ -32,7 +32,7 @@ MOST_STAGES = 8
 """Of a longer pipeline the first stages and the fullest are drawn before and after."""
 
 
-def page_of(answer: FixAnswer) -> Page:
+def page_of(answer: FixAnswer) -> View:
     """The view of an answer."""
     fixed, number = answer.fixed, answer.number
     wish, told = wish_words(fixed.wish), told_of(answer)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from meshwright.report.blocks import Page, Section, Tile, Tiles, parted
+from meshwright.report.blocks import Section, Tile, Tiles, View, parted
 from meshwright.report.pack import pack_report, told_of
 from meshwright.report.page.plots import plot
 from meshwright.report.page.plotted import Paired
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from meshwright.api.verbs.pack import PackAnswer
 
 
-def page_of(answer: PackAnswer) -> Page:
+def page_of(answer: PackAnswer) -> View:
     """The view of an answer."""
     packed = answer.packed
     first, sections = parted(pack_report(packed))

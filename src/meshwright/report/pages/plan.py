@@ -8,10 +8,10 @@ from meshwright.domain.estimate import Infeasible
 from meshwright.report.blocks import (
     Block,
     Folded,
-    Page,
     Paragraph,
     Run,
     Section,
+    View,
     flat,
     words,
 )
@@ -60,7 +60,7 @@ MOST_NAMED = 12
 """Points of a front that have their names beside them."""
 
 
-def page_of(answer: PlanAnswer) -> Page:
+def page_of(answer: PlanAnswer) -> View:
     """The view of an answer."""
     result, case = answer.result, answer.given.case
     remarks, told = notes(result, idle=True), tuple(told_of(answer))

@@ -8,9 +8,9 @@ from meshwright.report.pages.trials import trials_page
 
 if TYPE_CHECKING:
     from meshwright.api.verbs.sweep import SweepAnswer
-    from meshwright.report.blocks import Page
+    from meshwright.report.blocks import View
 
 
-def page_of(answer: SweepAnswer) -> Page:
+def page_of(answer: SweepAnswer) -> View:
     """The page of an answer."""
     return trials_page("sweep", answer.to_json(), answer.ok)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from meshwright.report.blocks import Block, Page, Section, Tile, Tiles, line
+from meshwright.report.blocks import Block, Section, Tile, Tiles, View, line
 from meshwright.report.page.drawn import Ranged
 from meshwright.report.page.plots import plot
 from meshwright.report.pages.common import page
@@ -31,7 +31,7 @@ def ended(each: Mapping[str, Any]) -> str:
     return STATUSES.get(status, status)
 
 
-def trials_page(verb: str, view: Mapping[str, Any], ok: bool) -> Page:
+def trials_page(verb: str, view: Mapping[str, Any], ok: bool) -> View:
     """The page of trials."""
     best = view["best"]
     dry = "dry_run" in view

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from meshwright.report.blocks import Page, Section, Tile, Tiles, line
+from meshwright.report.blocks import Section, Tile, Tiles, View, line
 from meshwright.report.page.drawn import Ranged
 from meshwright.report.page.plots import plot
 from meshwright.report.page.plotted import Paired
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from meshwright.api.verbs.tune import TuneAnswer
 
 
-def page_of(answer: TuneAnswer) -> Page:
+def page_of(answer: TuneAnswer) -> View:
     """The page of an answer."""
     view = answer.to_json()
     if answer.replayed is not None:
@@ -29,7 +29,7 @@ def page_of(answer: TuneAnswer) -> Page:
     return trials_page("tune", view, answer.ok)
 
 
-def replayed_page(view: Mapping[str, Any], ok: bool) -> Page:
+def replayed_page(view: Mapping[str, Any], ok: bool) -> View:
     """The page of a replay."""
     best = view["best_label"]
     rows = [

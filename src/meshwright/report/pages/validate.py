@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from meshwright.report.blocks import Beside, Block, Page, Paragraph, Section, Table, Tile, Tiles, words
+from meshwright.report.blocks import Beside, Block, Paragraph, Section, Table, Tile, Tiles, View, words
 from meshwright.report.page.drawn import series
 from meshwright.report.page.plots import plot
 from meshwright.report.page.plotted import Paired
@@ -32,7 +32,7 @@ CHARTS = (
 )
 
 
-def page_of(answer: ValidateAnswer) -> Page:
+def page_of(answer: ValidateAnswer) -> View:
     """The view of an answer."""
     found, total = answer.validation, answer.summary.total.scores
     told = tuple(validation_report(found, answer.summary))
