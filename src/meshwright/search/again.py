@@ -1,4 +1,4 @@
-"""The whole grid once more, under recomputation that only refinement has tried: what is best of it may stand on other meshes."""
+"""Once more under recomputation that only refinement has tried: what is best of it may stand on other meshes of the grid."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from meshwright.domain.layout import NoRecompute
 from meshwright.search.finalists import Finalists
-from meshwright.search.grid import Counts, evaluate_grid
+from meshwright.search.grid import Counts, Grid
 from meshwright.search.refine import MODULE_SETS, can_recompute
-from meshwright.search.space import make_space
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -20,9 +18,7 @@ if TYPE_CHECKING:
     from meshwright.search.grid import Bools, Floats
     from meshwright.search.space import Space
 
-LEADERS = 3
-"""First refined candidates that say whether memory is short: one of them recomputes."""
-KEPT = 60
+KEPT = 30
 """Best layouts kept of each set, and refined candidates of which the last is a bar."""
 
 
@@ -39,32 +35,32 @@ class _Bar:
 
 
 def again(pool: Finalists, leaders: Sequence[Candidate]) -> list[Candidate]:
-    """The best of the whole grid under each set of modules that no layout of the grid recomputes, where memory is short.
+    """The best of the whole grid under sets of modules that no layout of the grid recomputes.
 
-    Refinement tries modules on meshes that fit, or nearly: one far out of memory without them may be the best with them. Which sets
-    are asked does not hang on the leaders, so a search with a pin finds what one without it lists.
+    Refinement tries modules on meshes that fit, or nearly: one far out of memory without them may be the best with them. Of the
+    grid's pairs of mesh and micro-batch those are asked, under all sets side by side, that would be early enough if they recomputed
+    nothing. Which sets are asked does not hang on the leaders, so a search with a pin finds what one without it lists. What ties
+    with a leader comes after it.
 
-    Holds:   empty where no leader recomputes, where the recomputation is pinned, where memory is the objective, and for mixtures:
-             they have eight sets and grids twenty times as large, which would take longer than all of the search.
+    Holds:   empty where the recomputation is pinned, and where memory is the objective.
     """
-    space = pool.space
-    short = any(not isinstance(each.layout.recompute, NoRecompute) for each in leaders[:LEADERS])
-    if space.pins.recompute is not None or not short or pool.objective == "memory" or space.case.model.is_moe:
+    space, ground = pool.space, pool.ground
+    if ground is None or space.pins.recompute is not None or pool.objective == "memory":
         return []
-    latest_s = leaders[KEPT - 1].step_s if len(leaders) >= KEPT else math.inf
-    found: list[Candidate] = []
-    for modules in _sets(space):
-        pinned = make_space(
-            space.case, space.features, space.devices, replace(space.pins, recompute="selective", modules=modules)
-        )
-        own = Finalists(
-            space=pinned, overlap=pool.overlap, objective=pool.objective, capacity_bytes=pool.capacity_bytes, keep=KEPT,
-            near_wanted=False, front_wanted=False,
-        )
-        for rows in evaluate_grid(pinned, Counts(rejected=Counter()), overlap=pool.overlap, bar=_Bar(own, latest_s)):
-            own.add(rows)
-        found += own.best
-    return found
+    latest_s = pool.expected_s(leaders[KEPT - 1]) if len(leaders) >= KEPT else math.inf
+    sets = tuple(_sets(space))
+    wider = replace(space, treatments=("selective",) * len(sets), module_sets=sets)
+    legal = ground.within(wider, latest_s) if sets else None
+    if legal is None:
+        return []
+    found = Finalists(
+        space=wider, overlap=pool.overlap, objective=pool.objective, capacity_bytes=pool.capacity_bytes, keep=KEPT,
+        near_wanted=False, front_wanted=False,
+    )
+    for rows in Grid(wider, Counts(rejected=Counter()), legal, pool.overlap, _Bar(found, latest_s), bound=True).rows():
+        found.add(rows)
+    after = max((each.order for each in leaders), default=0) + 1
+    return [replace(each, order=after + each.order) for each in found.best]
 
 
 def _sets(space: Space) -> Iterator[tuple[str, ...]]:

@@ -74,6 +74,11 @@ class Asked:
         found = ranking.best_of_shapes(every, options.objective, trained=not self.case.training.weights_frozen)
         return [each.layout for each in ranking.in_order(found.values(), options.objective)]
 
+    def simulated(self, candidates: Sequence[Candidate], options: SearchOptions) -> list[Candidate]:
+        """Candidates in the order of their simulated steps: closed forms do not know how stages that are not alike wait."""
+        self.learnt.know(self.case, (each.layout for each in candidates))
+        return sorted(candidates, key=lambda each: ranking.value(self.estimate(each.layout), options.objective))
+
     def first(self, candidates: Sequence[Candidate]) -> list[Candidate]:
         """The first that the framework runs of each shape, as many shapes as are simulated, and others that promise more.
 

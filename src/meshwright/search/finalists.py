@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from meshwright.domain.layout import Full, Layout, NoRecompute, Overlap, Recompute, Selective
+from meshwright.domain.layout import Layout, Overlap
 from meshwright.domain.uncertainty import LEAST_PROBABILITY, expected_s
 from meshwright.estimate.certainty import memory_curve
 from meshwright.search.grid import Counts, evaluate_grid
-from meshwright.search.space import TREATMENTS, make_space
+from meshwright.search.space import make_space
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from meshwright.domain.features import Features
     from meshwright.domain.layout import Schedule
     from meshwright.domain.uncertainty import FitCurve
-    from meshwright.search.grid import Bools, Floats, Ints, Rows
+    from meshwright.search.grid import Bools, Floats, Ground, Ints, Rows
     from meshwright.search.result import Objective
     from meshwright.search.space import Pins, Space
 
@@ -100,6 +100,8 @@ class Finalists:
     seen: int = 0
     """Places of the enumeration up to the last that was looked at."""
     curve: FitCurve | None = field(init=False)
+    ground: Ground | None = None
+    """What the grid leaves for another pass, once it is evaluated."""
     _best: Pool = field(default_factory=empty_pool)
     _near: list[Pool] = field(default_factory=lambda: [empty_pool() for _ in NEAR_RATIOS[1:]])
     _front: Pool = field(default_factory=empty_pool)
@@ -145,6 +147,10 @@ class Finalists:
         place = np.searchsorted(self._front.step_s, step_s, side="right") - 1
         beaten = (place >= 0) & (reserved_bytes > self._front.reserved_bytes[place])
         return np.asarray(beyond & (over | beaten))
+
+    def expected_s(self, candidate: Candidate) -> float:
+        """The step of a candidate over the probability that it fits."""
+        return float(self._key(np.array([candidate.step_s]), np.array([candidate.reserved_bytes]))[0])
 
     def _figure(self, step_s: Floats, reserved_bytes: Floats) -> Floats:
         """What no key is below."""
@@ -234,15 +240,12 @@ def grid_best(case: Case, features: Features, pins: Pins, *, overlap: Overlap) -
 def rebuild(space: Space, knobs: Sequence[int], overlap: Overlap) -> Layout:
     """The layout of one row of a pool."""
     tp, cp, pp, dp, ep, etp, mb, vp, stage, shards, treatment, schedule = knobs
-    recompute: dict[str, Recompute] = {
-        "none": NoRecompute(), "selective": Selective(modules=space.selective_modules), "full": Full(),
-    }
     return Layout(
         tensor_parallel=tp, sequence_parallel=tp > 1 and space.sequence_parallel, context_parallel=cp,
         context_kind=space.context_kind if cp > 1 else "ring", pipeline_parallel=pp, virtual_stages=vp, expert_parallel=ep,
         expert_tensor_parallel=etp, data_parallel=dp, optimizer_shards=shards, gradient_shards=shards if stage >= 2 else 1,
         parameter_shards=shards if stage >= 3 else 1, microbatch_sequences=mb,
-        num_microbatches=space.case.batch.global_batch_sequences // (dp * mb), recompute=recompute[TREATMENTS[treatment]],
+        num_microbatches=space.case.batch.global_batch_sequences // (dp * mb), recompute=space.recomputes[treatment],
         schedule=space.schedules[schedule], overlap=overlap, offload=space.offload,
         compiled=space.compiled, attention=space.attention,
     )

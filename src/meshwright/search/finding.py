@@ -15,7 +15,7 @@ from meshwright.search import ranking
 from meshwright.search.again import again
 from meshwright.search.asked import Asked
 from meshwright.search.finalists import Finalists
-from meshwright.search.grid import Counts, evaluate_grid
+from meshwright.search.grid import Counts, open_grid
 from meshwright.search.learnt import Learnt
 from meshwright.search.reasons import reasons
 from meshwright.search.rebalance import balance_reason, rebalanced, rechunked
@@ -98,7 +98,7 @@ def find(
                    most=RERANKED + (options.top if lean else max(options.top, LISTED)))
     every = [pool for pools in leveled for pool in pools]
     refused = 0
-    candidates, balanced = _finalists(case, features, options, leveled, asked)
+    candidates, balanced = _finalists(case, features, options, leveled, asked, lean=lean)
     if not candidates and not balanced and counts.fitting:
         refused = len(asked.refused)
         if able:
@@ -107,7 +107,7 @@ def find(
                 refused=refused,
             )
         asked = replace(asked, everything=True)
-        candidates, balanced = _finalists(case, features, options, leveled[:1], asked)
+        candidates, balanced = _finalists(case, features, options, leveled[:1], asked, lean=lean)
     front = [each for pool in every for each in ranking.spread(pool.front, ON_FRONT)] if not lean else []
     of_grid = [each for each in front if asked.able(each.layout)]
     edge = [asked.said(each).layout for each in of_grid]
@@ -143,13 +143,16 @@ def _pool(
 def _filled(pool: Finalists, counts: Counts | None = None, progress: Progress | None = None) -> Finalists:
     """A pool with the grid of its space looked at."""
     seen = counts if counts is not None else Counts(rejected=Counter())
-    for rows in evaluate_grid(pool.space, seen, overlap=pool.overlap, bar=pool, progress=progress):
-        pool.add(rows)
+    grid = open_grid(pool.space, seen, overlap=pool.overlap, bar=pool)
+    if grid is not None:
+        for rows in grid.rows(progress):
+            pool.add(rows)
+        pool.ground = grid.ground()
     return pool
 
 
 def _finalists(
-    case: Case, features: Features, options: SearchOptions, leveled: Sequence[Sequence[Finalists]], asked: Asked
+    case: Case, features: Features, options: SearchOptions, leveled: Sequence[Sequence[Finalists]], asked: Asked, *, lean: bool
 ) -> tuple[list[Candidate], list[Layout]]:
     """Of each level of overlap the candidates that the framework runs, and the same with stages filled anew.
 
@@ -158,7 +161,7 @@ def _finalists(
     """
     pins, candidates, balanced = parse_pins(options.pins), [], []
     for pools in leveled:
-        refined = _refined(pools, options)
+        refined = _refined(pools, options, lean=lean)
         own = asked.first(refined)
         if refined and not own:
             own = _deeper(case, features, options, pools, asked)
@@ -168,8 +171,8 @@ def _finalists(
         near = [asked.said(each) for pool in pools for band in pool.near for each in band]
         freed = pins.chunked and features.uneven_stages
         anew = rebalanced(
-            case, features, own, near, pins=pins, acceptable=asked.able, refined=refined, said=asked.said,
-            freed=_freed(case, features, options, pools[0].overlap, asked) if freed else ((), ()),
+            case, features, own, near, pins=pins, simulated=asked.simulated(own, options), acceptable=asked.able,
+            refined=refined, said=asked.said, freed=_freed(case, features, options, pools[0].overlap, asked) if freed else ((), ()),
         )
         best = asked.best([*(each.layout for each in own), *anew], options) if anew else []
         balanced += [*anew, *rechunked(case, features, best, anew, pins=pins, acceptable=asked.able)]
@@ -189,18 +192,18 @@ def _freed(
         space=space, overlap=overlap, objective=options.objective, capacity_bytes=case.capacity_bytes, front_wanted=False,
     ))
     shapes: dict[tuple[object, ...], Candidate] = {}
-    for each in _refined([pool], options):
+    for each in _refined([pool], options, lean=False):
         key = ranking.shape(each.layout, trained=not case.training.weights_frozen)
         if key not in shapes and len(shapes) < asked.most and asked.able(each.layout):
             shapes[key] = asked.said(each)
     return [*shapes.values()], [asked.said(each) for band in pool.near for each in band]
 
 
-def _refined(pools: Sequence[Finalists], options: SearchOptions) -> list[Candidate]:
+def _refined(pools: Sequence[Finalists], options: SearchOptions, *, lean: bool) -> list[Candidate]:
     """The grid's best of all numbers of devices and their neighbours, best first."""
-    case, near = pools[0].space.case, [refine(pool.space, pool) if options.refine else pool.best for pool in pools]
+    case, near = pools[0].space.case, [refine(pool.space, pool, again=not lean) if options.refine else pool.best for pool in pools]
     found = _sorted(case, near, options)
-    more = [again(pool, found) for pool in pools] if options.refine else []
+    more = [again(pool, found) for pool in pools] if options.refine and not lean else []
     return _sorted(case, [[*own, *other] for own, other in zip(near, more, strict=True)], options) if any(more) else found
 
 

@@ -22,7 +22,6 @@ from meshwright.estimate.stages import stage_costs
 from meshwright.perf.arrays import take as take_record
 from meshwright.search.grid_tables import settings_for, states_of, work_of
 from meshwright.search.legal_grid import Counts, legal_layouts, sequence_parallel, take
-from meshwright.search.space import TREATMENTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -72,7 +71,7 @@ class Rows:
     zero: Ints
     shards: Ints
     treatment: Ints
-    """Place in ``TREATMENTS``."""
+    """Code: place in ``Space.recomputes``."""
     schedule: str
     order: Ints
     """Place in the enumeration of the grid, whatever order it is evaluated in."""
@@ -111,32 +110,76 @@ def evaluate_grid(
 
     Holds:   legal = evaluated + bounded when exhausted. ``Rows.order`` is the same in whatever order rows come.
     """
+    grid = open_grid(space, counts, overlap=overlap, bound=bound, bar=bar)
+    if grid is not None:
+        yield from grid.rows(progress)
+
+
+def open_grid(space: Space, counts: Counts, *, overlap: Overlap, bound: bool = True, bar: Bar | None = None) -> Grid | None:
+    """A grid before it is evaluated; None where nothing of it is legal.
+
+    Source:  ``evaluate_grid``.
+    """
     legal = legal_layouts(space, counts)
     if legal is None or not len(legal.pairs.mesh):
-        return
-    grid = _Grid(space, counts, legal, overlap, bar if legal.number > WHOLE else None, bound=bound)
-    done, total = 0, len(legal.mesh["tp"])
-    for meshes, pairs in grid.blocks():
-        yield from grid.evaluated(meshes, pairs)
-        done += len(meshes)
-        if progress is not None:
-            progress(done, total)
+        return None
+    return Grid(space, counts, legal, overlap, bar if legal.number > WHOLE else None, bound=bound)
 
 
-class _Grid:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ground:
+    """What an evaluated grid leaves for another pass over some of it, under other modules of recomputation."""
+
+    legal: Legal
+    least_s: Floats
+    """Lower bound of a step that recomputes nothing, by pair of mesh and micro-batch."""
+
+    def within(self, space: Space, latest_s: float) -> Legal | None:
+        """The pairs that take no longer if they recompute nothing, under each treatment of a space; None where none do.
+
+        Holds:   every treatment of the space is as legal as plain selective recomputation is.
+        """
+        pairs = self.legal.pairs.where(self.least_s <= latest_s)
+        if not len(pairs.mesh):
+            return None
+        return self.legal.only(pairs, treatments=len(space.codes))
+
+
+class Grid:
     """The tables of a grid under evaluation."""
 
     def __init__(self, space: Space, counts: Counts, legal: Legal, overlap: Overlap, bar: Bar | None, *, bound: bool) -> None:
         self.space, self.counts, self.legal, self.bar, self.bound = space, counts, legal, bar, bound
         self.settings = [settings_for(space, schedule, overlap) for schedule in space.schedules]
         self.chunks, self.sizes = np.array(space.chunks, dtype=np.int64), np.array(space.microbatches, dtype=np.int64)
-        self.treatments = np.array([TREATMENTS.index(each) for each in space.treatments], dtype=np.int64)
+        self.treatments = np.array(space.codes, dtype=np.int64)
         self.delay = 1.0 + float(straggler_ratio(space.case, Degrees.of(take(legal.mesh, np.zeros(1, dtype=np.int64))))[0])
         self.digits = _worth(
-            len(space.schedules), len(TREATMENTS), len(legal.pairs.mesh), len(space.chunks), len(space.shard_options)
+            len(space.schedules), len(space.recomputes), len(legal.pairs.mesh), len(space.chunks), len(space.shard_options)
         )
         """What a step of schedule, treatment, pair, chunks and sharding is worth in the order of the enumeration."""
         self.per_block = max(1, BLOCK_PAIRS // max(1, len(space.microbatches)))
+
+    def rows(self, progress: Callable[[int, int], None] | None = None) -> Iterator[Rows]:
+        """Its layouts, chunk by chunk, as far as they matter."""
+        done, total = 0, len(self.legal.mesh["tp"])
+        for meshes, pairs in self.blocks():
+            yield from self.evaluated(meshes, pairs)
+            done += len(meshes)
+            if progress is not None:
+                progress(done, total)
+
+    def ground(self) -> Ground | None:
+        """What another pass needs; None where no states fit, whatever is recomputed.
+
+        Holds:   recomputation adds to the step, but for what goes to the host meanwhile: there nothing is bounded.
+        """
+        if "work" not in self.__dict__:
+            return None
+        every = np.arange(len(self.legal.pairs.mesh))
+        if self.space.case.launch.offloads:
+            return Ground(legal=self.legal, least_s=np.zeros(len(every)))
+        return Ground(legal=self.legal, least_s=self._at_least_s(every, np.zeros(1, dtype=np.int64))[0])
 
     @cached_property
     def work(self) -> Work:
@@ -149,10 +192,13 @@ class _Grid:
         Shapes:  ``[treatment, pair]``.
         Units:   s.
         """
+        return self._at_least_s(pairs, self.treatments)
+
+    def _at_least_s(self, pairs: Ints, treatments: Ints) -> Floats:
         own = self.legal.pairs
         stages = self.legal.mesh["pp"][own.mesh[pairs]]
         share = own.num_microbatches[pairs] * (self.delay * ROUNDING) / stages
-        return np.asarray(self.work.whole_s[self.treatments[:, None], self.work.key[pairs]] * share)
+        return np.asarray(self.work.whole_s[treatments[:, None], self.work.key[pairs]] * share)
 
     def blocks(self) -> Iterator[tuple[Ints, Ints]]:
         """Meshes with their pairs, block by block; under a bar those that promise most come first."""

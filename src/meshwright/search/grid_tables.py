@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from meshwright.domain.layout import Full, NoRecompute, Selective
 from meshwright.estimate.combine import StateTimes, state_costs
 from meshwright.estimate.costs import Settings, work_costs
 from meshwright.estimate.degrees import Degrees, sharded
@@ -19,7 +18,6 @@ from meshwright.perf.arrays import array
 from meshwright.perf.arrays import take as take_columns
 from meshwright.perf.placement import crossing
 from meshwright.search.legal_grid import distinct_pairs, sequence_parallel, take
-from meshwright.search.space import TREATMENTS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -39,9 +37,9 @@ WORK_ROWS = 16384
 
 
 def settings_for(space: Space, schedule: str, overlap: Overlap) -> Settings:
-    """Settings of the grid under a schedule: every treatment of ``TREATMENTS``, of which a layout has one."""
+    """Settings of the grid under a schedule: every treatment of the space's codes, of which a layout has one."""
     return Settings(
-        schedule=schedule, treatments=(NoRecompute(), Selective(modules=space.selective_modules), Full()), overlap=overlap,
+        schedule=schedule, treatments=space.recomputes, overlap=overlap,
         context_kind=space.context_kind, offload=bool(space.offload),
         compiled=space.compiled, attention=space.attention,
     )
@@ -62,7 +60,7 @@ class Work:
     """All layers and both ends, forward and backward, ``[treatment, key]``."""
 
     def take(self, pair: Ints, treatment: Ints) -> StageInputs:
-        """The inputs of pairs under treatments of ``TREATMENTS``; each has that one alone."""
+        """The inputs of pairs under treatments by their codes; each has that one alone."""
         key = self.key[pair]
         return treated_as(self.shared.take(key), self.treated.take(treatment * self.keys + key))
 
@@ -80,14 +78,14 @@ def work_of(space: Space, legal: Legal, settings: Settings) -> Work:
     columns = {**take(mesh, first[own]), "mb": np.array(space.microbatches, dtype=np.int64)[place]}
     columns["sp"] = sequence_parallel(space, columns["tp"])
     whole = stack([compose(space.case.model, default_split(space.case, 1, 1))], len(space.case.model.kinds))
-    whole_s = np.empty((len(TREATMENTS), len(own)))
+    whole_s = np.empty((len(settings.treatments), len(own)))
     shared_rows = treated_rows = np.empty((0, 0))
     for begin in range(0, len(own), WORK_ROWS):
         columns_of_part = slice(begin, begin + WORK_ROWS)
         part = {name: column[columns_of_part] for name, column in columns.items()}
         inputs = stage_inputs(work_costs(space.case, settings, Degrees.of(part)))
         shared = Table(untreated(inputs), len(part["tp"]))
-        for treatment in range(len(TREATMENTS)):
+        for treatment in range(len(settings.treatments)):
             others = Table(treated(inputs, treatment), len(part["tp"]))
             if not begin + treatment:
                 shared_rows = np.empty((len(shared.rows), len(own)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -53,6 +53,13 @@ class Pairs:
     pipeline: Ints
     """Which of the distinct (pp, m)."""
 
+    def where(self, index: Ints | Bools) -> Pairs:
+        """Chosen ones."""
+        return Pairs(
+            mesh=self.mesh[index], place=self.place[index], num_microbatches=self.num_microbatches[index],
+            pipeline=self.pipeline[index],
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Legal:
@@ -68,6 +75,21 @@ class Legal:
     """``[mesh, option]``."""
     number: int
     """How many layouts there are."""
+    treatments: tuple[str, ...]
+    """Of the tables of pipelines."""
+
+    def only(self, pairs: Pairs, *, treatments: int) -> Legal:
+        """The layouts of some pairs, under so many treatments that are selective recomputation each."""
+        used, mesh = np.unique(pairs.mesh, return_inverse=True)
+        own = self.treatments.index("selective")
+        pipelines = {name: np.repeat(table[[own]], treatments, axis=0) for name, table in self.pipelines.items()}
+        below = sum(np.asarray(table.sum(axis=(0, 2))) for table in pipelines.values())
+        uses = np.bincount(mesh, weights=np.asarray(below)[pairs.pipeline], minlength=len(used)).astype(np.int64)
+        return Legal(
+            mesh=take(self.mesh, used), pairs=replace(pairs, mesh=mesh), pipelines=pipelines, shards=self.shards[:, used],
+            shardings=self.shardings[used], number=int(uses @ self.shardings[used].sum(axis=1)),
+            treatments=("selective",) * treatments,
+        )
 
 
 def take(columns: dict[str, Ints], index: Ints | Bools) -> dict[str, Ints]:
@@ -133,7 +155,8 @@ def legal_layouts(space: Space, counts: Counts) -> Legal | None:
     shards = shard_ranks(space, mesh)
     shardings = _legal_shardings(space, mesh, shards, uses, counts)
     return Legal(
-        mesh=mesh, pairs=pairs, pipelines=pipelines, shards=shards, shardings=shardings, number=int(uses @ shardings.sum(axis=1))
+        mesh=mesh, pairs=pairs, pipelines=pipelines, shards=shards, shardings=shardings, number=int(uses @ shardings.sum(axis=1)),
+        treatments=space.treatments,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -33,8 +34,11 @@ if TYPE_CHECKING:
     from meshwright.search.finalists import Candidate
     from meshwright.search.space import Pins
 
-BASES = 6
-"""Pipelines that fit whose stages are filled anew, and as many of those that need more memory than there is."""
+BASES, SIMULATED, NEAR = 6, 3, 3
+"""Pipelines whose stages are filled anew: the first by the closed form, by simulation, and of those that need too much memory.
+
+Filling 40 of each was best in all of 70 drawn cases; these were as good in 37, and either order alone lost up to 1.2 %.
+"""
 RECHUNKED, CHUNKS_TRIED = 2, 3
 """So many numbers of chunks of the first few pipelines are tried beside their own."""
 TREATMENTS_TRIED = 2
@@ -47,18 +51,19 @@ PLACEMENTS = 2
 
 def rebalanced(
     case: Case, features: Features, fitting: Sequence[Candidate], near: Sequence[Candidate], *, pins: Pins,
-    acceptable: Callable[[Layout], bool] | None, refined: Sequence[Candidate] = (),
+    acceptable: Callable[[Layout], bool] | None, simulated: Sequence[Candidate] = (), refined: Sequence[Candidate] = (),
     said: Callable[[Candidate], Candidate] | None = None, freed: tuple[Sequence[Candidate], Sequence[Candidate]] = ((), ()),
 ) -> list[Layout]:
     """New layouts of the best pipelines: those that fit, and faster ones that do not; each that fits now, by the cost model.
 
-    ``fitting``, ``near``: best first. ``refined``: all that fit, of which ``fitting`` are the best of each shape, as the framework
-    says them by ``said``. ``freed``: what ``fitting`` and ``near`` are without pins of the chunks, where there are such pins: those
-    pipelines are cut into as many chunks as pinned, as they are without the pins.
+    ``fitting``, ``near``: best first. ``simulated``: ``fitting`` by their simulated steps. ``refined``: all that fit, of which
+    ``fitting`` are the best of each shape, as the framework says them by ``said``. ``freed``: what ``fitting`` and
+    ``near`` are without pins of the chunks, where there are such pins: those pipelines are cut into as many chunks as pinned, as
+    they are without the pins.
 
     Holds:   deterministic: so many pipelines, whatever time they take. Devices, batch, sharding and numerics stay.
     """
-    chosen = _chosen(fitting, near)
+    chosen = _chosen(fitting, near, simulated)
     free = _chosen(*freed) if pins.chunked else chosen
     chosen += [[other] for base, *_ in free[:RECHUNKED] for other in _other_chunks(case, features, base, pins)]
     chosen += [[other] for base, *_ in chosen[:RECHUNKED] for other in _other_treatments(base, refined, said)]
@@ -106,11 +111,18 @@ def _first_filled(
     return [layout for _, layout in sorted(found.items(), key=lambda each: each[0])]
 
 
-def _chosen(fitting: Sequence[Candidate], near: Sequence[Candidate]) -> list[list[Layout]]:
-    """The first few pipelines that fit, then those that would be faster than the best of them."""
+def _chosen(
+    fitting: Sequence[Candidate], near: Sequence[Candidate], simulated: Sequence[Candidate] = ()
+) -> list[list[Layout]]:
+    """The first few pipelines that fit, by either order, then those that would be faster than the best of them.
+
+    The closed form does not know how stages that are not alike wait; what waits most by simulation may gain most, too.
+    """
     bar = fitting[0].step_s if fitting else float("inf")
     faster = sorted((each for each in near if each.step_s < bar), key=lambda each: (each.step_s, each.order))
-    return [*_first(fitting, BASES), *_first(faster, BASES)]
+    pairs = zip_longest(_first(simulated, SIMULATED), _first(fitting, BASES))
+    fits = {_pipeline(bases[0]): bases for pair in pairs for bases in reversed(pair) if bases}
+    return [*fits.values(), *_first(faster, NEAR)]
 
 
 def _first(candidates: Sequence[Candidate], number: int) -> list[list[Layout]]:

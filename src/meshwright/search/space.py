@@ -16,7 +16,7 @@ import numpy as np
 from meshwright.domain.kernels import own_unsaid, with_kernels
 from meshwright.domain.label import ATTENTION_KERNELS, CONTEXT_KINDS, MODULES
 from meshwright.domain.label_reader import overlap_of
-from meshwright.domain.layout import Selective
+from meshwright.domain.layout import Full, NoRecompute, Selective
 from meshwright.errors import InputError, Message, did_you_mean
 from meshwright.search.rules import context_kinds, sequence_parallel_unasked
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from meshwright.domain.case import Case
     from meshwright.domain.features import Features
-    from meshwright.domain.layout import AttentionKernel, ContextKind, Schedule
+    from meshwright.domain.layout import AttentionKernel, ContextKind, Schedule, Treatment
 
     Ints = NDArray[np.int64]
 
@@ -189,6 +189,20 @@ class Space:
     compiled: bool | None = None
     attention: AttentionKernel | None = None
     """Kernels as pinned, which the case has; None where they are its own."""
+    module_sets: tuple[tuple[str, ...], ...] = ()
+    """Modules of selective recomputation that are asked side by side, where the treatments are these."""
+
+    @property
+    def recomputes(self) -> tuple[Treatment, ...]:
+        """What the codes of treatments stand for: those of ``TREATMENTS``, or the sets of modules."""
+        if self.module_sets:
+            return tuple(Selective(modules=modules) for modules in self.module_sets)
+        return (NoRecompute(), Selective(modules=self.selective_modules), Full())
+
+    @property
+    def codes(self) -> tuple[int, ...]:
+        """Places of the treatments in ``recomputes``."""
+        return tuple(range(len(self.module_sets)) or (TREATMENTS.index(each) for each in self.treatments))
 
     @property
     def offload(self) -> tuple[str, ...]:
