@@ -24,6 +24,8 @@ from meshwright.text import place, plain, shortened, shown, visible
 LONGEST_MESSAGE = 1000
 ALIKE, FIRST = 8, 5
 """Messages of one identifier that are all shown, and how many are where there are more."""
+NEAR = 0.6
+"""Share of letters that a misspelt name has in common with the one that was meant, at least."""
 OFFERED = 3
 """Names that a misspelt one may have meant."""
 
@@ -109,9 +111,35 @@ def did_you_mean(name: str, known: Iterable[str], names: Mapping[str, str] | Non
     ``names``: what spellings mean, where several mean one.
     """
     spellings = {each.lower(): each for each in sorted(known)}
-    near = [spellings[each] for each in difflib.get_close_matches(name.strip().lower(), list(spellings), n=9, cutoff=0.6)]
+    own = name.strip().lower()
+    able = [each for each in spellings if most_alike(own, each) >= NEAR]
+    near = [spellings[each] for each in difflib.get_close_matches(own, able, n=9, cutoff=NEAR)]
     found = list(dict.fromkeys((names or {}).get(each, each) for each in near))
     return f"; did you mean {', '.join(found[:OFFERED])}?" if found else ""
+
+
+def most_alike(one: str, other: str) -> float:
+    """What ``difflib.SequenceMatcher.ratio`` of two texts is at most.
+
+        2 c / (length + length)
+
+    Symbols: c letters of the longest text that both hold, other letters left out: what a matcher finds is such a text.
+    Holds:   at most so much by lengths alone where that is below ``NEAR``.
+    Source:  Crochemore, Iliopoulos, Pinzon, Reid, "A fast and practical bit-vector algorithm for the longest common subsequence
+             problem", 2001: a column of the table is one number, of which each bit is a step up.
+    """
+    total = len(one) + len(other)
+    bound = 2.0 * min(len(one), len(other)) / total if total else 1.0
+    if bound < NEAR or not total:
+        return bound
+    places: dict[str, int] = {}
+    for at, letter in enumerate(one):
+        places[letter] = places.get(letter, 0) | 1 << at
+    every = steps = (1 << len(one)) - 1
+    for letter in other:
+        met = steps & places.get(letter, 0)
+        steps = (steps + met | steps - met) & every
+    return 2.0 * (len(one) - steps.bit_count()) / total
 
 
 def nearest(name: str, known: Iterable[str], listing: str = "", names: Mapping[str, str] | None = None) -> str:

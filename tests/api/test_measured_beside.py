@@ -10,7 +10,7 @@ import meshwright as mw
 from meshwright.api import measured_beside
 from meshwright.evidence.rows import attempts
 from meshwright.evidence.rows.attempts import KEY, cells_of, corpus, runs_beside
-from meshwright.evidence.rows.table import rows_like
+from meshwright.evidence.rows.table import _content, _lines_with, rows_like
 from meshwright.words import seconds
 
 CASE = {"model": "llama3-8b", "device": "h100-sxm", "nodes": 1, "global_batch": 128, "sequence": 8192}
@@ -102,3 +102,13 @@ def test_records_of_the_shipped_corpus_are_lines_and_those_alike_are_found_among
         assert found <= {row[names.index("id")] for row in alike}
         assert found >= {row[names.index("id")] for row in alike if row[names.index("status")] == "ok"
                          and not row[names.index("flag")]}
+
+
+def test_lines_are_found_by_any_word_with_their_numbers(tmp_path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("id,model,gpu\na,Opt,H100\nb,opt,h100\n\nc,OPT,A100\nab,opt,H100\n")
+    content, small = _content(path)
+    lines = dict(enumerate(path.read_text().splitlines(), start=1))
+    for word in (b"opt", b"h100", b"a", b"c,opt", b""):
+        alike = {number: each for number, each in lines.items() if word.decode() in each.lower()}
+        assert dict(_lines_with(content, small, word)) == alike

@@ -295,34 +295,45 @@ def _disagreement(row: Row) -> str:
 
 
 @cache
-def _lines(path: Path) -> tuple[str, ...]:
-    return tuple(path.read_text(encoding="utf-8").rstrip("\n").split("\n"))
+def _content(path: Path) -> tuple[bytes, bytes]:
+    """A file, and the same with small letters."""
+    content = path.read_bytes().rstrip(b"\n") + b"\n"
+    return content, content.lower()
+
+
+def _lines_with(content: bytes, small: bytes, word: bytes) -> Iterator[tuple[int, str]]:
+    """Number and text of every line in which a word of small letters stands, whatever letters it has there."""
+    begin, number = 0, 1
+    while begin < len(small) and (at := small.find(word, begin)) >= 0:
+        start, end = small.rfind(b"\n", 0, at) + 1, small.index(b"\n", at)
+        number += small.count(b"\n", begin, start)
+        yield number, content[start:end].decode()
+        begin, number = end + 1, number + 1
 
 
 def rows_like(path: Path, id_: str, columns: Sequence[str]) -> tuple[Row, ...]:
     """The rows without a flag that share these columns with the row of an id, in any case of letters; no other row is read.
 
-    Errors:  ``InputError`` where the file cannot be read.
-    Holds:   every record is one line of the file, as in the shipped corpus.
+    Errors:  ``OSError`` where the file cannot be read.
+    Holds:   every record is one line of the file, as in the shipped corpus, whose cells of these columns are ASCII.
     """
-    head, *lines = _lines(path)
-    names = next(csv.reader([head]))
+    content, small = _content(path)
+    names = next(csv.reader([content[: content.index(b"\n")].decode()]))
     places = [names.index(column) for column in columns]
 
     def key(cells: Sequence[str]) -> list[str]:
         return [cells[place].strip().lower() for place in places]
 
-    alike = (next(csv.reader([line])) for line in lines if id_ in line)
+    alike = (next(csv.reader([line])) for _, line in _lines_with(content, small, id_.lower().encode()))
     own = next((key(cells) for cells in alike if cells[names.index("id")] == id_), None)
     if own is None:
         return ()
     words = [word for word in own if '"' not in word]  # as they stand in the line, which is not taken apart where one is missing
     reader, found = _Reader(names), []
-    for number, line in enumerate(lines, start=2):
-        small = line.lower()
-        if all(word in small for word in words):
+    for number, line in _lines_with(content, small, max(words, key=len, default="").encode()):
+        if all(word in line.lower() for word in words):
             cells = next(csv.reader([line]))
-            read = reader.read(cells, number) if key(cells) == own else None
+            read = reader.read(cells, number) if number > 1 and key(cells) == own else None
             if read is not None and not isinstance(read, Skipped):
                 found.append(read[0])
     return tuple(found)
