@@ -19,6 +19,9 @@ CONFIGURATIONS = {
     "OlmoHybridForCausalLM": "OlmoHybridConfig", "Gemma3nForCausalLM": "Gemma3nTextConfig", "Gemma4ForCausalLM": "Gemma4TextConfig",
     "Glm4MoeLiteForCausalLM": "Glm4MoeLiteConfig", "ExaoneMoeForCausalLM": "ExaoneMoeConfig", "HYV4ForCausalLM": "HYV4Config",
     "Dots3NoteForCausalLM": "Dots3NoteTextConfig", "MiniMaxM3VLForCausalLM": "MiniMaxM3VLTextConfig",
+    "AXK1ForCausalLM": "AXK1Config", "Kolibri1ForCausalLM": "Kolibri1Config", "FlintForCausalLM": "FlintConfig",
+    "LagunaForCausalLM": "LagunaConfig", "AfmoeForCausalLM": "AfmoeConfig", "MellumForCausalLM": "MellumConfig",
+    "Lfm3ForCausalLM": "Lfm3Config", "Qwen4ExpForCausalLM": "Qwen4ExpTextConfig",
     "MiMoV2FlashForCausalLM": "MiMoV2FlashConfig", "LongcatFlashForCausalLM": "LongcatFlashConfig",
 }
 """Name of the configuration class of each class that is read from published configurations alone."""

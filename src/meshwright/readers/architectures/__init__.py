@@ -6,6 +6,7 @@ from meshwright.readers.architectures import (
     hybrids,
     late_experts,
     latent,
+    latest,
     layered,
     older,
     recent_dense,
@@ -15,6 +16,6 @@ from meshwright.readers.architectures import (
 from meshwright.readers.architectures.parts import architectures
 
 __all__ = [
-    "architectures", "dense", "experts", "hybrids", "late_experts", "latent", "layered", "older", "recent_dense", "recent_experts",
-    "sparse",
+    "architectures", "dense", "experts", "hybrids", "late_experts", "latent", "latest", "layered", "older", "recent_dense",
+    "recent_experts", "sparse",
 ]
