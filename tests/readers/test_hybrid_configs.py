@@ -145,12 +145,14 @@ def replace_source(model: Any) -> Any:
 
 
 SPARSE = {
-    "architectures": ["GlmMoeDsaForCausalLM"], "hidden_size": 256, "num_hidden_layers": 4, "vocab_size": 1000, "num_attention_heads": 4,
+    "architectures": ["GlmMoeDsaForCausalLM"], "hidden_size": 256, "num_hidden_layers": 4, "vocab_size": 1000,
+    "num_attention_heads": 4,
     "n_routed_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 64, "intermediate_size": 64, "q_lora_rank": 64,
     "kv_lora_rank": 64, "qk_rope_head_dim": 16, "qk_nope_head_dim": 16, "v_head_dim": 16,
 }
 GRAMS = {
-    "architectures": ["Qwen4ExpForCausalLM"], "hidden_size": 256, "num_hidden_layers": 4, "vocab_size": 1000, "num_attention_heads": 4,
+    "architectures": ["Qwen4ExpForCausalLM"], "hidden_size": 256, "num_hidden_layers": 4, "vocab_size": 1000,
+    "num_attention_heads": 4,
     "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 64, "indexer_n_heads": 4, "indexer_head_dim": 64,
     "indexer_budget": 512,
 }
