@@ -142,3 +142,34 @@ def replace_source(model: Any) -> Any:
     from dataclasses import replace
 
     return replace(model, source="")
+
+
+SPARSE = {
+    "architectures": ["GlmMoeDsaForCausalLM"], "hidden_size": 256, "num_hidden_layers": 4, "vocab_size": 1000,
+    "num_attention_heads": 4,
+    "n_routed_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 64, "intermediate_size": 64, "q_lora_rank": 64,
+    "kv_lora_rank": 64, "qk_rope_head_dim": 16, "qk_nope_head_dim": 16, "v_head_dim": 16,
+}
+GRAMS = {
+    "architectures": ["Qwen4ExpForCausalLM"], "hidden_size": 256, "num_hidden_layers": 4, "vocab_size": 1000,
+    "num_attention_heads": 4,
+    "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 64, "indexer_n_heads": 4, "indexer_head_dim": 64,
+    "indexer_budget": 512,
+}
+
+
+@pytest.mark.parametrize(("config", "wanted"), [
+    ({**SPARSE, "indexer_types": ["shared", "full", "full", "shared"]}, "takes over a choice that no layer has made"),
+    ({**GRAMS, "ple_layer_ids": [1, 99]}, "ple_layer_ids: 1, 99 are not all of the layers 1 to 4"),
+    ({**GRAMS, "ple_layer_ids": [1], "heads_per_ngram": 10**9}, "not split over 2000000000 heads"),
+    ({**GRAMS, "layer_types": ["linear_attention"] * 3 + ["warp"]}, "layer kind 'warp' is not described"),
+    ({key: value for key, value in GRAMS.items() if key != "indexer_budget"}, "indexer_budget: is missing"),
+])
+def test_what_contradicts_itself_in_sparse_and_late_models(config: dict[str, Any], wanted: str) -> None:
+    with pytest.raises(InputError, match=wanted):
+        model_from_config(config, where="here")
+
+
+def test_tables_of_n_grams_have_as_many_rows_as_their_primes() -> None:
+    model = model_from_config({**GRAMS, "ple_layer_ids": [1], "heads_per_ngram": 2, "ngram_vocab_size_base": 20}, where="here")
+    assert [(each.rows, each.width) for each in model.lookups] == [(128, 64)]  # 23 + 29 + 31 + 37, in steps of 128

@@ -145,7 +145,7 @@ def lfm3(fields: Fields) -> Model:
     )
     window = replace(attention, window_tokens=fields.size("sliding_window", default=256))
     mixer = ShortConvolution(
-        width=hidden, convolution=fields.size("conv_L_cache", "conv_kernel_size", default=3),
+        width=hidden, convolution=fields.size("conv_L_cache", "conv_kernel_size", default=7),
         bias=fields.flag("conv_bias", default=False),
     )
     norms = 4 if fields.flag("use_sandwich_norm", default=True) else 2
@@ -208,6 +208,11 @@ def _tables(fields: Fields, listed: Sequence[int], width: int) -> tuple[Lookup, 
     base = fields.size("ngram_vocab_size_base", default=20_000_000)
     step = fields.size("make_ngram_vocab_size_divisible_by", default=128)
     if not listed:
+        return ()
+    layers = fields.layers("num_hidden_layers")
+    if not 1 <= listed[0] <= listed[-1] <= layers:
+        fields.fault("ple_layer_ids", "config.layer-numbers", "{listed} are not all of the layers 1 to {layers}",
+                     listed=", ".join(map(str, listed[:8])), layers=layers)
         return ()
     if width % heads or heads * len(listed) > _MOST_TABLES:
         fields.fault("ple_embed_dim", "config.ngrams", "{width} is not split over {heads} heads of n-grams, or there are too many",

@@ -39,6 +39,8 @@ def glm_moe_dsa(fields: Fields) -> Model:
     if words is None:
         step, offset = fields.size("index_topk_freq", default=1), fields.size("index_skip_topk_offset", default=2, minimum=0)
         words = ["shared" if max(index - offset + 1, 0) % step else "full" for index in range(layers)]
+    if words and words[0] == "shared":
+        fields.fault("indexer_types", "config.first-shared", "the first layer takes over a choice that no layer has made")
     return _selected(fields, heads=32, own=[word == "full" for word in words])
 
 
