@@ -147,7 +147,7 @@ def test_graph_lists_are_read_as_the_framework_reads_them():
         })
         assert reading.layout is not None, [str(message) for message in reading.messages]
         case = types.SimpleNamespace(
-            model=types.SimpleNamespace(num_layers=layers, num_mtp_layers=0, mtp_kinds=()),
+            model=types.SimpleNamespace(num_layers=layers, num_mtp_layers=0, mtp_kinds=(), kinds=()),
             implementation=types.SimpleNamespace(stage_split="even"),
         )
         split = split_of(case, reading.layout)

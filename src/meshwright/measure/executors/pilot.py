@@ -30,7 +30,8 @@ FRESH_S = 1.0
 """How old its knowledge of folders may be that other hosts bring things to (``kept.fresh``)."""
 SIGNALLED = (-signal.SIGTERM, -signal.SIGKILL, 128 + signal.SIGTERM, 128 + signal.SIGKILL)
 """Exit statuses of what was ended by a signal, also as shells have them."""
-END_S = 10.0
+END_S = 30.0
+"""How long a keeper may take to end ranks, on a machine that is busy with others: what it has not ended stays if it is killed."""
 
 
 class Company:
