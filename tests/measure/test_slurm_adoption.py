@@ -120,3 +120,21 @@ def test_a_killed_sweep_is_gone_on_with(reuse, noted, tmp_path, pretended):
     assert {label: [(each.attempt, each.status) for each in several] for label, several in found.items()} == {
         label: [(1, "ok")] for label in labels}
     assert len(pretended.scripts) == (2 if reuse else 1), "nothing was handed over again"
+
+
+@pytest.mark.parametrize("together", [1, 2])
+def test_a_node_that_was_set_aside_is_taken_again_where_the_others_do_not_suffice(tmp_path, pretended, together):
+    whole, refused, events = pretended.sbatch, [], []
+
+    def few(*words, cwd):
+        if "--exclude=n1" in (cwd / words[-1]).read_text():
+            refused.append(cwd)
+            return 1, "", "sbatch: error: Batch job submission failed: Requested node configuration is not available"
+        return whole(*words, cwd=cwd)
+
+    pretended.sbatch = few
+    _, found = conducted(tmp_path / "s.db", "clash", "nccl", "ok 41", runner=Slurm(), limits=LIMITS, told=events.append,
+                         at_once=together)
+    assert refused and any(each["evidence"].startswith("is needed again") for each in events if each["event"] == "node")
+    last = {label: several[-1].outcome.status for label, several in found.items()}
+    assert last == {"clash": "nccl", "nccl": "nccl", "ok 41": "ok"} and len(found["clash"]) == 3

@@ -117,6 +117,7 @@ class Slurm:
             _keeper_in(folder, trial)
             (folder / scripts.BODY).write_text(scripts.body_of(trial, mark), encoding="utf-8")
             (folder / ARRAY).write_text(json.dumps({"array": token, "task": task}), encoding="utf-8")
+            (folder / scripts.LOG).unlink(missing_ok=True)  # of an array that Slurm has refused
             (folder / scripts.LOG).symlink_to(os.path.relpath(place / f"task-{task}.log", folder))
         script = scripts.array_of(names, [each.trial for each in handed], token, avoid)
         (place / scripts.SCRIPT).write_text(script, encoding="utf-8")
