@@ -5,6 +5,7 @@ from trials_here import conducted
 
 from meshwright.measure.conduct.alike import FirstFailures
 from meshwright.measure.conduct.budget import Budget
+from meshwright.measure.conduct.verdict import LAST_LINE
 from meshwright.measure.executors.processes import marked
 from meshwright.measure.outcome import Outcome
 
@@ -35,6 +36,13 @@ def test_a_call_whose_first_trials_fail_alike_ends_and_others_go_on(tmp_path):
     assert first.stopped == "the first 3 trials failed alike: pretrain_gpt.py: error: unrecognized arguments: --foo"
     _, found = conducted(tmp_path / "b.db", "user", "user 41", "exits", "user 42", "ok")
     assert found["ok"][0].outcome.status == "ok", "they failed each its own way"
+
+
+def test_what_programs_say_counts_and_not_on_which_node_they_said_it():
+    first = FirstFailures()
+    srun = "srun: error: n{0}: task {0}: Exited with exit code 2" + LAST_LINE + "no x.py"
+    said = [first.note(Outcome(status="user", evidence=srun.format(each)), "tp1-1") for each in range(3)]
+    assert said[:2] == ["", ""] and said[2].endswith("no x.py")
 
 
 @pytest.mark.parametrize(("statuses", "wanted"), [

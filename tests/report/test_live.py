@@ -51,6 +51,7 @@ EVENTS = (
     {"event": "priced", "said": "at most 2 trials"},
     {"event": "started", "label": "tp1 pp1 dp2 mb1", "attempt": 1, "predicted_s": 1.25},
     {"event": "waits", "label": "tp1 pp1 dp2 mb1", "attempt": 1, "why": "Priority"},
+    {"event": "waits", "label": "tp1 pp1 dp2 mb1", "attempt": 1, "why": "Resources"},
     {"event": "runs", "label": "tp1 pp1 dp2 mb1", "attempt": 1, "nodes": ["n1", "n2", "n3", "n4"]},
     {"event": "step", "label": "tp1 pp1 dp2 mb1", "steps": 7, "step_s": 1.5},
     {"event": "ended", "label": "tp1 pp1 dp2 mb1", "status": "ok", "step_s": 1.5, "device_s": 7200.0, "evidence": ""},
@@ -70,8 +71,8 @@ def test_where_nobody_watches_each_event_is_a_line():
     said = [line.partition(" ")[2] for line in stream.getvalue().splitlines()]
     assert said == [
         "at most 2 trials", "dp2 mb1 waits: Priority", "dp2 mb1 runs on n1 and 3 others",
-        "dp2 mb1: 1.50 s a step (1.25 s predicted)   [1 trial   2 device-hours]",
-        "tp2 mb1: oom: out of \\x1b[31mmemory   [2 trials   2 device-hours]", "node n1: lost",
+        "dp2 mb1: 1.50 s a step (1.25 s predicted)   [1 trial   2 device-hours   best dp2 mb1 1.50 s]",
+        "tp2 mb1: oom: out of \\x1b[31mmemory   [2 trials   2 device-hours   best dp2 mb1 1.50 s]", "node n1: lost",
     ]
 
 

@@ -43,6 +43,8 @@ class Screen:
     _known: int = 0
     _best: tuple[str, float] | None = None
     _live: Live | None = None
+    _again: bool = False
+    """Whether what happened last is no news."""
 
     def __call__(self, event: Mapping[str, Any]) -> None:
         """One event of the loop."""
@@ -67,6 +69,7 @@ class Screen:
             row = self._rows.setdefault(event["label"], {"label": event["label"], "status": "", "steps": 0, "step_s": None})
             kept = ("steps", "step_s", "attempt", "predicted_s", "nodes")
             row.update({name: event[name] for name in kept if event.get(name) is not None})
+            self._again = kind == "waits" and row["status"].startswith("waits")
             row["status"] = f"waits: {event['why']}" if kind == "waits" else SHOWN.get(kind, event.get("status", row["status"]))
         if kind == "known":
             self._known += 1
@@ -76,6 +79,8 @@ class Screen:
             self.total = event["trials"]
         if kind == "ended":
             self._spent_s += event["device_s"]
+            if event["status"] == "ok" and event["step_s"] and (self._best is None or event["step_s"] < self._best[1]):
+                self._best = event["label"], event["step_s"]
         if kind == "best":
             self._best = event["label"], event["step_s"]
 
@@ -114,7 +119,7 @@ class Screen:
         match kind:
             case "priced":
                 said = str(event["said"])
-            case "waits":
+            case "waits" if not self._again:  # reasons of a scheduler come and go
                 said = f"{label} waits: {event['why']}"
             case "runs":
                 said = f"{label} runs" + (f" on {_nodes(event['nodes'])}" if event["nodes"] else "")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from meshwright.measure.conduct.verdict import LAST_LINE
+
 if TYPE_CHECKING:
     from meshwright.measure.outcome import Outcome
 
@@ -23,7 +25,8 @@ class FirstFailures:
         if self._said is None or outcome.status != "user" or not outcome.evidence:
             self._said = None
             return ""
-        self._said.append(outcome.evidence.replace(folder, "..."))
+        status, mark, line = outcome.evidence.replace(folder, "...").partition(LAST_LINE)
+        self._said.append(line if mark and line else status)
         if len(set(self._said)) > 1:
             self._said = None
         elif len(self._said) >= ALIKE:

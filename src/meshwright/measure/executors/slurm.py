@@ -248,6 +248,8 @@ class Slurm:
             return Ended(cause=cause if cause == "preempted" else "lost", said="its allocation ended before it began")
         if not job:
             return Ended(cause="lost", said=f"Slurm no longer knows the job, and {SILENT}")
+        if cause == "cancelled" and not nodes:
+            return Ended(cause=cause, said=f"Slurm: {state} before it began")
         status = job.get("ExitCode", "").partition(":")[0]
         return Ended(exit_status=int(status) if status.isdecimal() else None, cause=cause or "lost", nodes=nodes,
                      said=f"Slurm: {state} {job.get('Reason', '')}; {SILENT}".replace(" None;", ";"))
