@@ -30,5 +30,5 @@ class FirstFailures:
         if len(set(self._said)) > 1:
             self._said = None
         elif len(self._said) >= ALIKE:
-            return f"the first {ALIKE} trials failed alike: {outcome.evidence}"
+            return f"the first {ALIKE} trials failed alike: {self._said[-1]}"
         return ""
