@@ -234,7 +234,11 @@ def test_rows_that_cannot_be_written_lose_no_measurement(
     (here / "r.csv").unlink()
     monkeypatch.setattr("meshwright.api.measuring.rows.write_rows", _no_room)
     late = cli(*words, "--yes", "--trials", "1", "--out", "r.csv")
-    assert late.status == 2 and "Best: tp1 pp1 dp2 mb1" in late.out and late.lines == ["error: r.csv: no space left on the device"]
+    assert late.status == 2 and "Best: tp1 pp1 dp2 mb1" in late.out
+    price, runs, ended, error = late.lines
+    assert "1 trial of run.sh" in price and "device-hours" in price, "said where nobody is asked"
+    assert runs.endswith(" dp2 mb1 runs") and "[1 of 1 trials" in ended and "predicted)" in ended
+    assert error == "error: r.csv: no space left on the device"
 
 
 def _no_room(path: str, rows: object, *, force: bool) -> None:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from meshwright.errors import fault
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -122,3 +124,13 @@ def test_a_frameworks_own_launch_files_are_tuned(cli: Cli, here: Path, monkeypat
     assert found.json["program"].startswith("Megatron-LM") and found.json["best"]["label"] == "tp1 pp1 dp2 mb2 zero1"
     assert any(path.endswith("train.sh") for path in found.json["best"]["files"])
     assert {each["status"] for each in found.json["trials"]} <= {"ok", "oom"}
+
+
+def test_rows_that_cannot_be_written_lose_no_finding(cli: Cli, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_room(path: str, rows: object, *, force: bool) -> None:
+        raise fault("file.full", "no space left on the device", path=path)
+
+    monkeypatch.setattr("meshwright.api.measuring.rows.write_rows", no_room)
+    late = cli(*words, "--yes", "--trials", "1", "--out", "r.csv")
+    assert late.status == 2 and "1 trial of 6 layouts" in late.out
+    assert late.lines[-1] == "error: r.csv: no space left on the device"

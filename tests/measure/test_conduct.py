@@ -3,8 +3,11 @@
 import pytest
 from trials_here import conducted
 
+from meshwright.measure.conduct.alike import FirstFailures
 from meshwright.measure.conduct.budget import Budget
+from meshwright.measure.conduct.verdict import LAST_LINE
 from meshwright.measure.executors.processes import marked
+from meshwright.measure.outcome import Outcome
 
 ENDS = {
     "ok": ("ok", 1), "oom": ("oom", 1), "clash": ("nccl", 3), "silent": ("hang", 1), "stubborn 50 6 3": ("hang", 1),
@@ -25,6 +28,32 @@ def test_every_ending_has_its_class_and_is_tried_again_where_that_helps(run):
     assert found["nan"][0].outcome.step_s and not found["nan"][0].outcome.measured
     assert "diverges" in found["diverging"][0].outcome.evidence
     assert "after step 6" in found["stubborn 50 6 3"][0].outcome.evidence and "of its start" in found["silent"][0].outcome.evidence
+
+
+def test_a_call_whose_first_trials_fail_alike_ends_and_others_go_on(tmp_path):
+    first, found = conducted(tmp_path / "a.db", "user", "user 41", "user 42", "ok")
+    assert list(found) == ["user", "user 41", "user 42"]
+    assert first.stopped == "the first 3 trials failed alike: pretrain_gpt.py: error: unrecognized arguments: --foo"
+    _, found = conducted(tmp_path / "b.db", "user", "user 41", "exits", "user 42", "ok")
+    assert found["ok"][0].outcome.status == "ok", "they failed each its own way"
+
+
+def test_what_programs_say_counts_and_not_on_which_node_they_said_it():
+    first = FirstFailures()
+    srun = "srun: error: n{0}: task {0}: Exited with exit code 2" + LAST_LINE + "no x.py"
+    said = [first.note(Outcome(status="user", evidence=srun.format(each)), "tp1-1") for each in range(3)]
+    assert said[:2] == ["", ""] and said[2].endswith("no x.py")
+
+
+@pytest.mark.parametrize(("statuses", "wanted"), [
+    (("user", "user", "user"), True), (("user", "oom", "user", "user", "user"), False), (("ok", "user", "user", "user"), False),
+    (("user", "user"), False),
+])
+def test_only_failures_of_the_user_from_the_first_trial_on_are_hopeless(statuses, wanted):
+    first = FirstFailures()
+    said = [first.note(Outcome(status=each, evidence=f"no file /runs/t{number}/x.py"), f"t{number}")
+            for number, each in enumerate(statuses)]
+    assert any(said) == wanted
 
 
 def test_nothing_of_any_trial_runs_on(run):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -69,8 +71,18 @@ def test_a_host_that_ends_ends_the_others(tmp_path):
     handle = runs.submit(trial, tmp_path, "m2")
     while runs.poll([handle])[handle].phase != "ended":
         pass
-    runs.collect(handle, tmp_path)
+    ended = runs.collect(handle, tmp_path)
+    assert (ended.exit_status, ended.cause, ended.said) == (3, "", "exit status 3 on two"), "what it failed of is what it came to"
     assert not marked("m2")
+
+
+def test_a_host_that_fails_when_the_first_has_ended_well_is_not_forgotten(tmp_path):
+    runs = Ssh(["one", "two"])
+    trial = Trial(label="x", command=("bash", "-c", "[ $NODE_RANK = 1 ] && { sleep 0.5; exit 4; }; exit 0"), nodes=2)
+    handle = runs.submit(trial, tmp_path, "m3")
+    while runs.poll([handle])[handle].phase != "ended":
+        pass
+    assert runs.collect(handle, tmp_path).exit_status == 4
 
 
 def test_what_is_wrong_with_hosts_is_one_line():
@@ -98,6 +110,13 @@ def test_a_manifest_says_the_trial(kind):
     with pytest.raises(InputError, match="renders trials and starts none: --dry-run"):
         Kubernetes().check([TRIAL])
     assert Kubernetes().describe(TRIAL) == manifest(TRIAL, "PyTorchJob")
+
+
+def test_a_file_with_a_hostile_name_has_one_that_kubernetes_takes():
+    hostile = "x; touch y; $(id).sh"
+    files, job = yaml.safe_load_all(manifest(replace(TRIAL, files=(File(path=hostile, text="x"),)), "JobSet"))
+    [key] = files["data"]
+    assert re.fullmatch(r"[-._a-zA-Z0-9]{1,253}", key) and f'"key": "{key}"' in json.dumps(job)
 
 
 class Jobs:

@@ -118,3 +118,7 @@ def test_what_a_keeper_saw_end_by_itself_is_not_what_became_of_its_job(cause, st
 def test_a_node_is_named_by_its_whole_name(node, named):
     found = Nodes().note((node,), Outcome(status="node", evidence=f"*** JOB 12 ON {named} CANCELLED DUE TO NODE FAILURE"))
     assert found == ([node] if node == named.partition(".")[0] else [])
+
+
+def test_a_scheduler_that_gives_no_reason_has_none():
+    assert [slurm_asking._state(f"7|PENDING|{reason}|")[1].said for reason in ("None", "Resources")] == ["", "Resources"]

@@ -120,3 +120,31 @@ def test_a_killed_sweep_is_gone_on_with(reuse, noted, tmp_path, pretended):
     assert {label: [(each.attempt, each.status) for each in several] for label, several in found.items()} == {
         label: [(1, "ok")] for label in labels}
     assert len(pretended.scripts) == (2 if reuse else 1), "nothing was handed over again"
+
+
+def test_an_adopted_trial_that_waits_goes_to_an_adopted_allocation_that_has_nothing_to_do(tmp_path, pretended):
+    pretended.room = 1
+    first, second = Slurm(), Slurm()
+    first.reuse = second.reuse = True
+    killed(tmp_path / "s.db", first, ("brisk 50 20 1", "ok 50 0 1"), 2)
+    _, found = conducted(tmp_path / "s.db", "brisk 50 20 1", "ok 50 0 1", runner=second, limits=LIMITS, at_once=2)
+    assert [each[-1].outcome.status for each in found.values()] == ["ok", "ok"]
+    assert list(pretended.jobs) == ["1"], "the second allocation was taken out of the queue"
+
+
+@pytest.mark.parametrize("together", [1, 2])
+def test_a_node_that_was_set_aside_is_taken_again_where_the_others_do_not_suffice(tmp_path, pretended, together):
+    whole, refused, events = pretended.sbatch, [], []
+
+    def few(*words, cwd):
+        if "--exclude=n1" in (cwd / words[-1]).read_text():
+            refused.append(cwd)
+            return 1, "", "sbatch: error: Batch job submission failed: Requested node configuration is not available"
+        return whole(*words, cwd=cwd)
+
+    pretended.sbatch = few
+    _, found = conducted(tmp_path / "s.db", "clash", "nccl", "ok 41", runner=Slurm(), limits=LIMITS, told=events.append,
+                         at_once=together)
+    assert refused and any(each["evidence"].startswith("is needed again") for each in events if each["event"] == "node")
+    last = {label: several[-1].outcome.status for label, several in found.items()}
+    assert last == {"clash": "nccl", "nccl": "nccl", "ok 41": "ok"} and len(found["clash"]) == 3

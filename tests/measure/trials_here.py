@@ -15,7 +15,7 @@ from meshwright.measure.store import Store
 from meshwright.measure.trial import Limits, Trial
 
 STAND_IN = Path(__file__).parents[2] / "benchmarks" / "stand_in.py"
-LIMITS = Limits(first_step_s=1.0, step_s=0.6, silence_s=0.6, total_s=20.0, dying_s=0.3, grace_s=0.3)
+LIMITS = Limits(first_step_s=5.0, step_s=2.0, silence_s=2.0, total_s=20.0, dying_s=0.3, grace_s=0.3)  # also beside other tests
 
 
 def candidates(*kinds):

@@ -26,6 +26,11 @@ TERM = "Main process received SIGTERM, exiting"
 XID = "NVRM: Xid (PCI:0000:3b:00): 79, pid=1234, GPU has fallen off the bus."
 ELASTIC = "torch.distributed.elastic.multiprocessing.errors.ChildFailedError:"
 KILLED = "srun: error: node1: task 3: Killed, exit code 137"
+# of a real Slurm 22.05, with SLURM_KILL_BAD_EXIT=1
+FAILED = "srun: error: n2: task 1: Exited with exit code 3"
+ENDED_FOR_IT = "srun: launch/slurm: _step_signal: Terminating StepId=1.1"
+OF_ITS_STEP = "slurmstepd-n1: error: *** STEP 1.1 ON n1 CANCELLED AT 2026-11-24T03:31:24 ***"
+ENDED = "srun: error: n1: task 0: Terminated"
 DONE = "[after training is done] datetime: 2026-01-01 00:00:00"
 
 
@@ -56,6 +61,11 @@ def ending(tmp_path):
     ([TERM], "cancelled", None),
     ([ELASTIC], "user", None),
     ([KILLED, ELASTIC], "oom", None),
+    ([FAILED, ENDED_FOR_IT, OF_ITS_STEP, ENDED], "user", None),
+    ([STEP.format(1), REMOTE, FAILED, ENDED_FOR_IT, OF_ITS_STEP, ENDED], "nccl", 1),
+    (["srun: error: n2: task 1: Killed", ENDED_FOR_IT, OF_ITS_STEP, ENDED], "oom", None),
+    (["srun: error: n2: tasks 1-3: Out Of Memory", ENDED_FOR_IT, OF_ITS_STEP, ENDED], "oom", None),
+    ([OF_ITS_STEP, ENDED, FAILED], "cancelled", None),
     ([STEP.format(1), DONE], "ok", None),
     ([STEP.format(1), DONE, TERM], "ok", None),
     ([STEP.format(1)], "unknown", None),

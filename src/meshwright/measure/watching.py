@@ -26,6 +26,7 @@ CONFIDENCE = 0.8
 NOT_A_NUMBER = "loss.not_a_number"
 RISE = 1.5
 """A loss that ends so many times above where it began diverges; noise of a few steps does not reach it. Our judgement."""
+SLURM_SAYS = ("srun: ", "slurmstepd")
 ENDS = 3
 """Losses at either end that are compared: the fewest that one outlier does not decide."""
 
@@ -77,14 +78,14 @@ def sizes(folder: Path) -> tuple[int, ...]:
 
 
 def tail(folder: Path, most: int = 300) -> str:
-    """The last line of what a trial printed, in short."""
+    """The last line of what a trial printed, in short; what Slurm says of its end is not the trial's."""
     try:
         with (folder / OUTPUT).open("rb") as stream:
             stream.seek(max(0, stream.seek(0, 2) - 4096))
             lines = stream.read().decode("utf-8", "replace").splitlines()
     except OSError:
         return ""
-    return next((line.strip()[:most] for line in reversed(lines) if line.strip()), "")
+    return next((line.strip()[:most] for line in reversed(lines) if line.strip() and not line.startswith(SLURM_SAYS)), "")
 
 
 def _files(folder: Path) -> list[Path]:

@@ -14,6 +14,8 @@ from meshwright.domain.observed.ending import Status
 from meshwright.readers.signs import by_id
 
 CAUSE, MAYBE = 3, 2
+FAILED, CANCELLED = frozenset({"elastic.failed", "program.killed", "program.signal"}), "job.cancelled"
+"""That a process has failed, as its launcher says it; and that whoever runs the job has ended it."""
 STEPS_AFTER = 2
 """Steps that other ranks may still print behind the words of the one that failed; a run that goes on longer survived them."""
 EXITS: Mapping[int, Status] = {0: "ok", 124: "timeout", 130: "cancelled", 137: "oom", -9: "oom", 143: "cancelled", -15: "cancelled"}
@@ -47,6 +49,10 @@ def _first_cause(signs: Sequence[Sign]) -> Sign | None:
             continue
         before = next((each for each in signs[:index] if weight[each.id] == MAYBE), None)
         return before if before is not None and sign.id.startswith("job.") else sign
+    failed = next((index for index, sign in enumerate(signs) if sign.id in FAILED), len(signs))
+    cancelled = next((index for index, sign in enumerate(signs) if sign.id == CANCELLED), len(signs))
+    if failed < cancelled < len(signs):  # whoever runs the others ends them for that
+        signs = signs[:cancelled]
     finished = next((index for index, sign in enumerate(signs) if by_id()[sign.id].ends == "ok"), len(signs))
     if all(weight[sign.id] < MAYBE for sign in signs[:finished]) and finished < len(signs):
         return signs[finished]

@@ -46,7 +46,8 @@ def outcome_lines(view: View) -> Iterator[Paragraph]:
             yield line(Run(said, "warn"), indent=2)
     for each in view["nodes_set_aside"]:
         yield line(Run(f"node {each['node']} was set aside: {each['why'][:LONGEST]}", "warn"), indent=2)
-    yield line(f"{view['stopped'].capitalize()}; ", figure(view["device_hours"], about), " device-hours spent by this call.")
+    why = view["stopped"][:1].upper() + view["stopped"][1:]
+    yield line(f"{why}; ", figure(view["device_hours"], about), " device-hours spent by this call.")
     if view["finals"] is not None:
         verdict = view["finals"]["verdict"]
         yield line(f"{verdict[0].upper()}{verdict[1:]}.")

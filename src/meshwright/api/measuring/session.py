@@ -167,9 +167,10 @@ def agreed(line: str, values: Values, confirm: Confirm | None) -> None:
 
 def conduct(
     given: Subject, where: Place, chooser: Chooser, candidates: Sequence[Candidate], told: Told | None = None, *,
-    most: int | None = None,
+    most: int | None = None, price_said: str = "",
 ) -> Conducted:
-    """Run what a chooser asks for of some candidates. ``most``: how many trials there are at most, where that is known.
+    """Run what a chooser asks for of some candidates. ``most``: how many trials there are at most, where that is known;
+    ``price_said``: what they cost, where nobody was asked.
 
     Errors:  ``InputError`` where the store or a file of events cannot be used; what has ended by then is kept.
     """
@@ -183,6 +184,8 @@ def conduct(
         events = stack.enter_context(Events(where.events, told))
         store = stack.enter_context(Store(where.store))
         conductor = Conductor(plan, Finals(chooser, where.finals), where.executor, store, events)
+        if price_said:
+            events({"event": "priced", "at": time.time(), "said": price_said})
         if most is not None:
             events({"event": "planned", "at": time.time(), "trials": most})
         interrupted = False

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from meshwright.api.measuring.candidates import TOP_TUNED, candidates_of
+from meshwright.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from meshwright.api.measuring.session import Conducted, Confirm, Place, Told
     from meshwright.api.measuring.subject import Subject
     from meshwright.api.request import Progress
+    from meshwright.errors import Message
     from meshwright.measure.chooser import Candidate, Chooser
     from meshwright.measure.conduct.budget import Price
     from meshwright.measure.tuning.tuner import Prospect
@@ -40,6 +42,8 @@ class Tuned:
     """What is left to find; None of a sampler that does not know."""
     written: str = ""
     left_out: Mapping[str, str] | None = None
+    unsaved: Message | None = None
+    """Why the rows could not be written: no reason to lose what was found."""
 
 
 def run(values: Values, faults: Faults, progress: Progress | None, told: Told | None, confirm: Confirm | None) -> Tuned:
@@ -73,13 +77,17 @@ def run(values: Values, faults: Faults, progress: Progress | None, told: Told | 
         described = () if first is None else ((first.label, where.executor.describe(given.trial(first))),)
         return replace(tuned, described=described)
     where.executor.check(trials)
-    agreed(f"at most {price_line(given, where, cost)}", values, confirm)
+    line = f"at most {price_line(given, where, cost)}"
+    agreed(line, values, confirm)
     chooser = _chooser(sampler, given, candidates, values)
-    done = conduct(given, where, chooser, candidates, told)
+    done = conduct(given, where, chooser, candidates, told, price_said=line if values["yes"] else "")
     tuned = replace(tuned, conducted=done, prospect=chooser.prospect if isinstance(chooser, Tuner) else None)
     if "out" in values:
         rows, left = rows_of(given, done.attempts, where.store)
-        write_rows(str(values["out"]), rows, force=values["force"])
+        try:
+            write_rows(str(values["out"]), rows, force=values["force"])
+        except InputError as error:
+            return replace(tuned, unsaved=error.messages[0])
         tuned = replace(tuned, written=str(values["out"]), left_out=left)
     return tuned
 

@@ -117,8 +117,9 @@ def sweep(
     if values["dry_run"]:
         return replace(answer, described=_described(where, trials[: cost.trials]))
     where.executor.check(trials)
-    agreed(price_line(given, where, cost), values, confirm)
-    done = conduct(given, where, Listed(candidates), candidates, told, most=cost.trials)
+    line = price_line(given, where, cost)
+    agreed(line, values, confirm)
+    done = conduct(given, where, Listed(candidates), candidates, told, most=cost.trials, price_said=line if values["yes"] else "")
     answer = replace(answer, conducted=done)
     if "out" in values:
         rows, left = rows_of(given, done.attempts, where.store)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from meshwright.api.measuring.session import Confirm, Told
     from meshwright.api.measuring.tuned import Tuned
     from meshwright.api.replaying import Replay
+    from meshwright.errors import Message
 
 _HOW, _REPLAY = "How it chooses", "Recorded runs"
 TUNING = (
@@ -63,8 +64,15 @@ class TuneAnswer(Answer):
     replayed: Replay | None = None
 
     @property
+    def refusal(self) -> Message | None:
+        """Why the rows could not be written."""
+        return None if self.tuned is None else self.tuned.unsaved
+
+    @property
     def status(self) -> int:
-        """Interrupted, or a no where no layout ended well."""
+        """2 where rows could not be written; interrupted; a no where no layout ended well."""
+        if self.refusal is not None:
+            return 2
         if self.replayed is not None:
             return int(self.replayed.runs[0].best is None)
         if self.tuned is None or self.tuned.conducted is None:

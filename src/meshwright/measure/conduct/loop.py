@@ -5,9 +5,11 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from meshwright.errors import MeshwrightError, fault
+from meshwright.measure.conduct.alike import FirstFailures
 from meshwright.measure.conduct.nodes import Nodes
 from meshwright.measure.conduct.recalled import recalled
 from meshwright.measure.conduct.running import Running
@@ -39,6 +41,7 @@ ignores the first signal may be (KillWait, 30 s unless the site says otherwise),
 Our judgement."""
 
 
+Submitted = TypeVar("Submitted")
 GONE = Outcome(status="cancelled", evidence="ended with the sweep that had started it")
 
 
@@ -77,6 +80,7 @@ class Conductor:
         self.stopped = ""
         self._told, self._elsewhere = told, list[tuple["Candidate", float]]()
         self._trials, self._spent_s, self._began = 0, 0.0, 0.0
+        self._first = FirstFailures()
 
     def run(self) -> str:
         """Until nothing is left to run or the budget is spent -> why it stopped, in one sentence.
@@ -197,19 +201,19 @@ class Conductor:
         self.running.append(running)
         if running.recall():  # it may have been killed between the two
             self.executor.cancel(handle, trial.limits.grace_s)
-        self._tell("adopted", attempt)
+        self._tell("adopted", attempt, predicted_s=candidate.predicted_s)
         return True
 
     def _submit(self, due: Sequence[_Due]) -> None:
         """Start attempts; claims of what could not be started are taken back."""
         try:
             if len(due) > 1 and isinstance(self.executor, TakesSeveral):
-                handles = self.executor.submit_all([self._filled(each) for each in due], avoid=tuple(self.nodes.aside))
-                self._started(due, handles)
+                together, handed = self.executor, [self._filled(each) for each in due]
+                self._started(due, self._elsewhere_if_can(lambda avoid: together.submit_all(handed, avoid=avoid)))
             else:
                 for each in due:
-                    trial, folder, mark = self._filled(each)
-                    self._started([each], [self.executor.submit(trial, folder, mark, avoid=tuple(self.nodes.aside))])
+                    alone = self._filled(each)
+                    self._started([each], [self._elsewhere_if_can(partial(self._submit_one, alone))])
         except BaseException as error:
             begun = {each.attempt.mark for each in self.running}
             for each in due:
@@ -220,6 +224,21 @@ class Conductor:
                 raise fault("sweep.folder", "a trial cannot be started there: {reason}",
                             path=error.filename or str(self.store.folder), reason=error.strerror or str(error)) from None
             raise
+
+    def _submit_one(self, handed: Handed, avoid: Sequence[str]) -> str:
+        return self.executor.submit(*handed, avoid=avoid)
+
+    def _elsewhere_if_can(self, submit: Callable[[Sequence[str]], Submitted]) -> Submitted:
+        """Start something away from nodes that were set aside; on any where the others do not suffice."""
+        try:
+            return submit(tuple(self.nodes.aside))
+        except MeshwrightError:
+            if not self.nodes.aside:
+                raise
+            found = submit(())
+        for node in self.nodes.take_back():
+            self._tell("node", node=node, evidence="is needed again: too few others are left")
+        return found
 
     def _filled(self, due: _Due) -> Handed:
         folder = self._folder(due.attempt)
@@ -233,7 +252,7 @@ class Conductor:
         self.running += began
         for each in began:
             each.attempt = self.store.started(each.attempt, each.handle)
-            self._tell("started", each.attempt, folder=str(each.folder))
+            self._tell("started", each.attempt, folder=str(each.folder), predicted_s=each.candidate.predicted_s)
 
     def _round(self) -> bool:
         """One look at everything that runs -> whether something happened."""
@@ -261,11 +280,16 @@ class Conductor:
             self._finish(each)
             return True
         if state.phase == "waiting":
+            if state.said and state.said != each.waits_for and each.waits:
+                each.waits_for = state.said
+                self._tell("waits", each.attempt, why=state.said)
             if over and each.waits:
                 self.stopped = over
                 self._take_back(each, over)
             return False
         each.nodes = state.nodes or each.nodes
+        if each.begun is None:
+            self._tell("runs", each.attempt, nodes=list(each.nodes))
         each.begins(now)
         stepped = each.look(now)
         if stepped:
@@ -304,6 +328,11 @@ class Conductor:
             self._submit([_Due(each.candidate, each.trial, self.store.again(each.attempt))])
         else:
             self._learn(each.candidate, outcome)
+        if (hopeless := self._first.note(outcome, each.folder.name)) and not self.stopped:
+            self.stopped = hopeless
+            for other in tuple(self.running):
+                if other.waits:
+                    self._take_back(other, self.stopped)
 
     def _forget(self, each: Running) -> None:
         """A trial that was taken back before it began: as if it had not been asked for."""

@@ -42,6 +42,13 @@ class Nodes:
                 found.append(node)
         return found
 
+    def take_back(self) -> list[str]:
+        """Set no node aside any more, and begin to count anew -> those that were."""
+        found = list(self.aside)
+        self.aside.clear()
+        self._failed.clear()
+        return found
+
 
 def _names(evidence: str, node: str) -> bool:
     """Whether a line names a node, and not one whose name begins or ends so."""

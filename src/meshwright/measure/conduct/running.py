@@ -47,6 +47,8 @@ class Running:
     begun: float | None = None
     """When it left the queue."""
     nodes: tuple[str, ...] = ()
+    waits_for: str = ""
+    """What a scheduler has said last of why it waits."""
     now: Seen = field(default_factory=Seen)
     why: Why = ""
     """Why it was ended from here; empty while it runs, and where it ended by itself."""

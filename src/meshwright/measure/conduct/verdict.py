@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from meshwright.measure.outcome import Outcome
-from meshwright.measure.watching import Seen, seen, tail
+from meshwright.measure.watching import SLURM_SAYS, Seen, seen, tail
 from meshwright.readers.endings import CAUSE
 from meshwright.readers.signs import by_id
 
@@ -26,6 +26,7 @@ SAID_OF: Mapping[Cause, str] = {
     "node": "its node failed", "oom": "killed for its memory", "orphaned": "ended with the sweep that had started it",
     "lost": "nothing of it is left", "disk": "no space left on the disk of its folder",
 }
+LAST_LINE = "; its last line: "
 STRONG = 2
 """Weight from which a line of the log is a cause, not what follows from another's end."""
 KILLED = frozenset({"program.killed", ""})
@@ -103,7 +104,7 @@ def _how(running: Running, ours: Why, ended: Ended, now: Seen) -> tuple[Status, 
     if ending.status in ("unknown", "running"):
         return "node", ended.said or SAID_OF["lost"], None, ""
     said = ending.evidence or ended.said
-    if not said and ending.status not in ("ok", "parse"):
+    if (not said or said.startswith(SLURM_SAYS)) and ending.status not in ("ok", "parse"):
         last = tail(running.folder)
-        said = f"exit status {ended.exit_status}" + (f"; its last line: {last}" if last else "")
+        said = (said or f"exit status {ended.exit_status}") + (f"{LAST_LINE}{last}" if last else "")
     return ending.status, said, ending.rank, ending.sign

@@ -46,7 +46,7 @@ class Allocation:
     trial: Path | None = None
     """Folder of the trial that it was handed last."""
     order: Path | None = None
-    """Where that trial was put into its inbox; None where another Meshwright did that."""
+    """Where that trial was put into its inbox; None where it had left that before somebody looked."""
     needs_s: float = 0.0
     """How long that trial may take."""
     nodes: tuple[str, ...] = ()
@@ -151,7 +151,8 @@ class Allocations:
             return None
         if all(each.folder != place for each in self._held):
             kind, minutes = Kind(*known["kind"]), known["minutes"]
-            self._held.append(Allocation(folder=place, job=known["job"], kind=kind, minutes=minutes, trial=folder))
+            self._held.append(Allocation(folder=place, job=known["job"], kind=kind, minutes=minutes, trial=folder,
+                                         order=_order_of(folder, place), needs_s=60.0 * minutes / LASTS))
         return handle_of(known["job"], folder)
 
     def job_of(self, folder: Path, job: Handle) -> Handle:
@@ -180,6 +181,13 @@ class Allocations:
             if not each.runs and not each.busy:
                 self._cancel(each.job)
         self._held.clear()
+
+
+def _order_of(folder: Path, place: Path) -> Path | None:
+    """Where a trial lies in the inbox of an allocation, as long as it does."""
+    with suppress(OSError):
+        return next((each for each in (place / "inbox").iterdir() if not each.suffix and each.read_text() == str(folder)), None)
+    return None
 
 
 def handle_of(job: Handle, folder: Path) -> Handle:

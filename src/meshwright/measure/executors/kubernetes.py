@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from meshwright.errors import fault
 from meshwright.measure.executors.base import Ended, Handle, State
+from meshwright.measure.trial import safe_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -58,10 +59,15 @@ def manifest(trial: Trial, kind: Literal["PyTorchJob", "JobSet"]) -> str:
 
     name = trial.name.lower().replace("_", "-").replace(".", "-").strip("-")[:40] or "trial"
     files: dict[str, Any] = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"{name}-files"},
-                             "data": {file.path.replace("/", "."): file.text for file in trial.files}}
+                             "data": {_key(file.path): file.text for file in trial.files}}
     documents = [files] if trial.files else []
     documents.append(_pytorch_job(trial, name) if kind == "PyTorchJob" else _job_set(trial, name))
     return "---\n".join(yaml.safe_dump(each, sort_keys=False, width=130) for each in documents)
+
+
+def _key(path: str) -> str:
+    """What a ConfigMap may call a file: letters, digits, dots and hyphens."""
+    return safe_name(path.replace("/", "."))
 
 
 def _pytorch_job(trial: Trial, name: str) -> dict[str, Any]:
@@ -97,6 +103,6 @@ def _pod(trial: Trial, name: str, more: Mapping[str, str]) -> dict[str, Any]:
         container["resources"] = {"limits": {"nvidia.com/gpu": trial.devices_per_node}}
     if trial.files:
         container |= {"workingDir": "/trial", "volumeMounts": [{"name": "files", "mountPath": "/trial"}]}
-        items = [{"key": file.path.replace("/", "."), "path": file.path} for file in trial.files]
+        items = [{"key": _key(file.path), "path": file.path} for file in trial.files]
         spec["volumes"] = [{"name": "files", "configMap": {"name": f"{name}-files", "items": items}}]
     return spec

@@ -26,7 +26,7 @@ from meshwright.measure.executors.devices_here import Lease, free_port, leased
 from meshwright.measure.executors.kept import kept_ending
 from meshwright.measure.executors.pilot import RANKS, Company
 from meshwright.measure.executors.processes import MARK, boot, end_marked, marked, started_at
-from meshwright.measure.executors.slurm_scripts import command_of
+from meshwright.measure.executors.slurm_scripts import command_of, together
 from meshwright.measure.trial import ENDED
 
 if TYPE_CHECKING:
@@ -73,7 +73,8 @@ class Local:
         lease = self._leased(trial)
         first = "127.0.0.1" if trial.nodes == 1 else socket.gethostname()
         environment = {
-            **trial.environment, MARK: mark, "MASTER_ADDR": first, "MASTER_PORT": str(free_port()), "NODE_RANK": "0",
+            **together(trial), **trial.environment,
+            MARK: mark, "MASTER_ADDR": first, "MASTER_PORT": str(free_port()), "NODE_RANK": "0",
             **({"CUDA_VISIBLE_DEVICES": ",".join(map(str, lease.devices))} if lease.devices else {}),
         }
         asked = {"command": list(command_of(trial)), "environment": environment, "grace_s": trial.limits.grace_s}

@@ -117,6 +117,7 @@ class Slurm:
             _keeper_in(folder, trial)
             (folder / scripts.BODY).write_text(scripts.body_of(trial, mark), encoding="utf-8")
             (folder / ARRAY).write_text(json.dumps({"array": token, "task": task}), encoding="utf-8")
+            (folder / scripts.LOG).unlink(missing_ok=True)  # of an array that Slurm has refused
             (folder / scripts.LOG).symlink_to(os.path.relpath(place / f"task-{task}.log", folder))
         script = scripts.array_of(names, [each.trial for each in handed], token, avoid)
         (place / scripts.SCRIPT).write_text(script, encoding="utf-8")
@@ -247,6 +248,8 @@ class Slurm:
             return Ended(cause=cause if cause == "preempted" else "lost", said="its allocation ended before it began")
         if not job:
             return Ended(cause="lost", said=f"Slurm no longer knows the job, and {SILENT}")
+        if cause == "cancelled" and not nodes:
+            return Ended(cause=cause, said=f"Slurm: {state} before it began")
         status = job.get("ExitCode", "").partition(":")[0]
         return Ended(exit_status=int(status) if status.isdecimal() else None, cause=cause or "lost", nodes=nodes,
                      said=f"Slurm: {state} {job.get('Reason', '')}; {SILENT}".replace(" None;", ";"))

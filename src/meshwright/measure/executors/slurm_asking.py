@@ -89,7 +89,7 @@ def hosts(nodes: str) -> tuple[str, ...]:
 def _state(line: str) -> tuple[Handle, State] | None:
     name, state, reason, nodes = (line.split("|", 3) + [""] * 4)[:4]
     if state in WAITING:
-        return name, State(phase="waiting", said=reason)
+        return name, State(phase="waiting", said="" if reason == "None" else reason)
     if state in HELD:
         return name, State(phase="running", nodes=hosts(nodes))
     return None

@@ -74,7 +74,16 @@ def allocation_of(kind: Kind, comment: str, minutes: int, avoid: Sequence[str]) 
 
 def environment_of(trial: Trial, mark: str) -> Mapping[str, str]:
     """What a trial's command finds in its environment."""
-    return {**trial.environment, MARK: mark, "MASTER_PORT": str(FIRST_PORT + crc32(mark.encode()) % PORTS)}
+    return {**together(trial), **trial.environment, MARK: mark, "MASTER_PORT": str(FIRST_PORT + crc32(mark.encode()) % PORTS)}
+
+
+def together(trial: Trial) -> Mapping[str, str]:
+    """Of a trial of several nodes: its steps end when a task of theirs fails. Slurm lets the others wait for it otherwise, and a
+    failure would pass for a hang.
+
+    Source:  srun(1), SLURM_KILL_BAD_EXIT.
+    """
+    return {"SLURM_KILL_BAD_EXIT": "1"} if trial.nodes > 1 else {}
 
 
 def body_of(trial: Trial, mark: str) -> str:

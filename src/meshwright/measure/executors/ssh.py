@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 OPTIONS = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=15", "-o", "ServerAliveInterval=15", "-o", "ServerAliveCountMax=4")
 """Nobody is asked for a password; a host that is gone is noticed within a minute."""
+LOST = 255
+"""The exit status of ssh itself."""
 REMOTE, ASKED_S = ".meshwright-trials", 120.0
 FIRST_PORT, PORTS = 20_000, 12_000
 
@@ -45,6 +47,8 @@ class _Running:
     connections: list[subprocess.Popen[bytes]]
     cancelled: bool = False
     fetched: bool = False
+    failed: tuple[str, int] | None = None
+    """The host that ended badly first, and the status of its keeper."""
 
 
 class Ssh:
@@ -110,8 +114,10 @@ class Ssh:
         for handle in handles:
             running = self._running.get(handle)
             codes = [each.poll() for each in running.connections] if running is not None else []
-            if running is not None and None in codes and any(codes):
-                self._let_go(running)
+            if running is not None and any(codes) and running.failed is None:
+                running.failed = next((host, code) for host, code in zip(running.hosts, codes, strict=False) if code)
+                if None in codes:
+                    self._let_go(running)
             phase = "running" if None in codes else "ended"
             found[handle] = State(phase=phase, nodes=running.hosts if running is not None else ())  # type: ignore[arg-type]
         return found
@@ -145,9 +151,11 @@ class Ssh:
                 _asked(host, f"rm -rf {_there(running.mark)}")
             found = kept_ending(folder)
             if found is None:
-                gone = [host for host, code in zip(hosts, codes, strict=False) if code == 255]  # ssh's own status
+                gone = [host for host, code in zip(hosts, codes, strict=False) if code == LOST]
                 said = f"the connection to {', '.join(gone or hosts)} was lost"
                 return Ended(cause="node" if gone else "lost", said=said, nodes=hosts)
+            if running.failed is not None and not running.cancelled and (found.cause == "orphaned" or found.exit_status == 0):
+                return _of_another(found, *running.failed, hosts)
             cause = "cancelled" if running.cancelled and found.cause == "orphaned" else found.cause
             return replace(found, cause=cause, nodes=hosts)
         return replace(kept_ending(folder) or Ended(cause="lost", said="nothing of it is left"), nodes=hosts)
@@ -157,6 +165,13 @@ class Ssh:
             if each.stdin is not None and not each.stdin.closed:
                 with suppress(OSError):
                     each.stdin.close()
+
+
+def _of_another(first: Ended, host: str, code: int, hosts: tuple[str, ...]) -> Ended:
+    """The end of a trial that a host other than the first brought about."""
+    if code == LOST:
+        return replace(first, exit_status=None, cause="node", said=f"the connection to {host} was lost", nodes=hosts)
+    return replace(first, exit_status=code, cause="", said=f"exit status {code} on {host}", nodes=hosts)
 
 
 def _there(mark: str) -> str:
