@@ -84,7 +84,7 @@ MISSED = (
      "tp1 pp16 ep8 dp128 mb1 zero1 shard64 recompute=full layers=[5,4,4,4,4,4,4,4,4,4,4,4,4,4,3,1]"),
     ("qwen3-235b-a22b", "h100-sxm", 256, 2048, 4096, "tp1 cp2 pp32 ep8 dp4 mb1 zero1 recompute=selective:moe_act,layernorm"),
 )
-"""Layouts that a search left out before: behind six pipelines by the closed form; under modules on a mesh that does not fit without."""
+"""Layouts that a search left out: behind six pipelines by the closed form; under modules on a mesh that does not fit without."""
 
 
 @pytest.mark.parametrize(("model", "device", "devices", "batch", "sequence", "words"), MISSED)
