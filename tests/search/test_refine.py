@@ -8,8 +8,12 @@ from importlib import import_module
 
 import pytest
 
-from meshwright.domain.layout import Full
+from meshwright.api import make_case
+from meshwright.catalog import cluster_for
+from meshwright.domain.layout import Full, Layout
+from meshwright.estimate.evaluate import split_of
 from meshwright.estimate.overlap import overlap_for
+from meshwright.frameworks import framework
 from meshwright.search.finalists import Finalists
 from meshwright.search.grid import Counts, evaluate_grid
 from meshwright.search.space import make_space, parse_pins
@@ -55,3 +59,15 @@ def test_less_recomputation_is_tried_on_every_mesh_that_fits(tight):
 def test_a_pinned_recomputation_is_left_as_it_is():
     space, pool = _pool(small_case("llama3-8b", layers=4, devices=8, batch=16, sequence=16384), {"recompute": "full"})
     assert {type(each.layout.recompute) for each in refining.refine(space, pool, bases=1)} == {Full}
+
+
+def test_no_split_is_tried_that_goes_without_saying():
+    """DeepSeek-V3 on 4 nodes under Bridge, whose own split is [15,16,16,14]: a plan said it, and its label did not."""
+    model, cluster = "deepseek-v3", cluster_for("h100-sxm", num_devices=32)
+    case = make_case(model, cluster, global_batch_sequences=1024, sequence_tokens=2048, framework="bridge", task="lora")
+    space = make_space(case, framework("bridge").for_case(case).features, 32, parse_pins({}))
+    base = Layout(pipeline_parallel=4, data_parallel=8, num_microbatches=128)
+    assert split_of(case, base) == ((15, 16, 16, 14),)
+    tried = {each.stage_layers for each in refining.uneven(space, base)}
+    assert tried
+    assert split_of(case, base) not in tried

@@ -201,7 +201,7 @@ def _freed(
 
 def _refined(pools: Sequence[Finalists], options: SearchOptions, *, lean: bool) -> list[Candidate]:
     """The grid's best of all numbers of devices and their neighbours, best first."""
-    case, near = pools[0].space.case, [refine(pool.space, pool, again=not lean) if options.refine else pool.best for pool in pools]
+    case, near = pools[0].space.case, [refine(pool.space, pool) if options.refine else pool.best for pool in pools]
     found = _sorted(case, near, options)
     more = [again(pool, found) for pool in pools] if options.refine and not lean else []
     return _sorted(case, [[*own, *other] for own, other in zip(near, more, strict=True)], options) if any(more) else found

@@ -40,21 +40,18 @@ MODULE_SETS: tuple[tuple[str, ...], ...] = (
 )
 
 
-def refine(space: Space, finalists: Finalists, *, bases: int = BASES, again: bool = False) -> list[Candidate]:
+def refine(space: Space, finalists: Finalists, *, bases: int = BASES) -> list[Candidate]:
     """Neighbours of the best ``bases`` layouts of each pool, evaluated; those that fit, with the grid's own among them.
-
-    ``again``: the whole grid is asked for modules of recomputation later, where memory is not the objective.
 
     Holds:   only knobs that are not pinned and that the framework has. Of every other mesh among those that fit recomputation is
              tried: a mesh that is slow where it recomputes everything may be the one that has room to recompute little.
     """
-    best, again = finalists.best, again and finalists.objective != "memory"
+    best = finalists.best
     chosen = [layout for pool in (best, *finalists.near) for layout in _unlike(pool)[:bases]]
-    found = around(space, chosen, again=again)
+    found = around(space, chosen)
     if space.pins.recompute is None:
         others = [base for base in _unlike(best, chunks=False)[:MESHES] if base not in chosen]
-        more = (layout for base in others for layout in _recomputes(space, base, modules=not again))
-        found = list(dict.fromkeys([*found, *more]))
+        found = list(dict.fromkeys([*found, *(layout for base in others for layout in _recomputes(space, base))]))
     return [*best, *fitting(space, found, known={candidate.layout for candidate in best}, after=finalists.seen)]
 
 
@@ -75,13 +72,10 @@ def _unlike(pool: Sequence[Candidate], *, chunks: bool = True) -> list[Layout]:
     return list(once.values())
 
 
-def around(space: Space, bases: Sequence[Layout], *, again: bool = False) -> list[Layout]:
-    """Neighbours of some layouts, each once.
-
-    ``again``: the whole grid is asked for modules of recomputation later; here they are tried on uneven stages alone.
-    """
-    varied: set[Layout] = set()
-    return list(dict.fromkeys(layout for base in bases for layout in variants(space, base, varied, again=again)))
+def around(space: Space, bases: Sequence[Layout]) -> list[Layout]:
+    """Neighbours of some layouts, each once."""
+    again: set[Layout] = set()
+    return list(dict.fromkeys(layout for base in bases for layout in variants(space, base, again)))
 
 
 def fitting(space: Space, found: Sequence[Layout], *, known: set[Layout], after: int) -> list[Candidate]:
@@ -96,20 +90,20 @@ def fitting(space: Space, found: Sequence[Layout], *, known: set[Layout], after:
     ]
 
 
-def variants(space: Space, base: Layout, varied: set[Layout] | None = None, *, again: bool = False) -> Iterator[Layout]:
+def variants(space: Space, base: Layout, again: set[Layout] | None = None) -> Iterator[Layout]:
     """Every neighbour of a layout that the framework can express.
 
-    ``varied``: layouts, as they are without recomputation, whose recomputation was varied before; these grow.
+    ``again``: layouts, as they are without recomputation, whose recomputation was varied before; these grow.
     """
     features, pins = space.features, space.pins
     shapes = [base, *(uneven(space, base) if features.uneven_stages else ())]
-    before = set() if varied is None else varied
+    before = set() if again is None else again
     for shape in shapes:
         yield shape
         plain = replace(shape, recompute=NoRecompute())
         if pins.recompute is None and plain not in before:
             before.add(plain)
-            yield from _recomputes(space, shape, modules=not again or shape.stage_layers is not None)
+            yield from _recomputes(space, shape)
     if pins.shard is None and features.partial_sharding and base.optimizer_shards > 1:
         yield from _shardings(space, base)
     if base.context_parallel > 1 and pins.cp_kind is None:
@@ -119,15 +113,15 @@ def variants(space: Space, base: Layout, varied: set[Layout] | None = None, *, a
                 yield other
 
 
-def _recomputes(space: Space, base: Layout, *, modules: bool = True) -> Iterator[Layout]:
+def _recomputes(space: Space, base: Layout) -> Iterator[Layout]:
     features = space.features
     if "full" in features.recompute and features.recompute_first_layers:
         largest = max(max(row) for row in split_of(space.case, base))
         yield from (replace(base, recompute=Full(layers=k)) for k in _steps(largest))
-    if modules and "selective" in features.recompute:
-        for each in MODULE_SETS:
-            if can_recompute(space, each):
-                yield replace(base, recompute=Selective(modules=each))
+    if "selective" in features.recompute:
+        for modules in MODULE_SETS:
+            if can_recompute(space, modules):
+                yield replace(base, recompute=Selective(modules=modules))
     if not isinstance(base.recompute, NoRecompute):
         yield replace(base, recompute=NoRecompute())
 
@@ -163,14 +157,19 @@ def _shardings(space: Space, base: Layout) -> Iterator[Layout]:
 
 
 def uneven(space: Space, base: Layout) -> Iterator[Layout]:
-    """Splits that take one to three layers from the last stage (output layer), the first (embedding), or both."""
+    """Splits that take one to three layers from the last stage (output layer), the first (embedding), or both.
+
+    Holds:   none is the split that goes without saying: it would be the same layout under two names.
+    """
     stages, layers = base.pipeline_parallel, space.case.model.num_layers
     if stages < 3 or base.virtual_stages > 1 or layers < 2 * stages:
         return
+    unsaid = split_of(space.case, replace(base, stage_layers=None))
     for first, last in ((0, 1), (0, 2), (0, 3), (1, 1), (1, 2), (1, 0)):
         even = even_split(layers, stages, 1)[0]
         begin, end = even[0] - first, even[-1] - last
         if begin < 1 or end < 1:
             continue
         middle = even_split(layers - begin - end, stages - 2, 1)[0]
-        yield replace(base, stage_layers=((begin, *middle, end),))
+        if ((begin, *middle, end),) != unsaid:
+            yield replace(base, stage_layers=((begin, *middle, end),))
