@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from meshwright.units import GIB, MICRO, MILLI, TERA, count, gib
+import re
+
+from meshwright.units import FACTORS, GIB, MICRO, MILLI, TERA, count, gib
 
 __all__ = [
     "about", "bare_gib", "chance", "count", "gib", "gib_of", "integer", "list_of", "narrow_chance",
@@ -11,6 +13,13 @@ __all__ = [
 
 _SMALL = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 _LIST_FULL = 3
+
+
+_OTHER_UNITS = ("%", "FLOP", "TFLOP", "tokens/s", "samples/s", "h", "min", "days", "day", "device-hours", "kWh", "MWh")
+"""Units that no figure of the catalogue has."""
+_UNITS = "|".join(map(re.escape, sorted({*FACTORS, *_OTHER_UNITS} - {"1", "ratio", "count"}, key=len, reverse=True)))
+BEFORE_UNIT = re.compile(rf"(?:(?<=\d)|(?<=\d[KMBT])) (?=(?:{_UNITS})(?![\w-]))")
+"""The blank between a figure and its unit, where no line is broken."""
 
 
 def percent(ratio: float, digits: int = 1) -> str:

@@ -51,7 +51,7 @@ def test_the_document_has_the_keys_of_the_contract(cli, runs):
 def test_the_report_says_what_was_scored_and_left_out(cli, runs):
     answer = cli("validate", runs)
     assert answer.status == 0, answer.err
-    for words in ("7 rows predicted", "nothing fitted to these rows", "Decisions", "Probability to run", "flagged, as line 9"):
+    for words in ("7 rows predicted", "not fitted anew", "Decisions", "Probability to run", "flagged, as line 9"):
         assert words in answer.out
     assert "scheme grouped" in cli("validate", runs, "--scheme", "grouped", "--calibration", "none").out
 

@@ -17,7 +17,7 @@ from tests.report.atlas_samples import cell, empty, wide_atlas
 from meshwright.api.cells.difference import Difference
 from meshwright.api.verbs.atlas import AtlasAnswer, AtlasRequest
 from meshwright.api.views.atlas import atlas_view
-from meshwright.report import atlas_picture
+from meshwright.report import atlas_panel, atlas_picture
 from meshwright.report.atlas import mfu_word
 from meshwright.report.atlas_lines import linearity_drawing
 from meshwright.report.atlas_panel import map_drawing
@@ -160,3 +160,11 @@ def test_a_picture_is_a_png_of_twice_its_pixels():
         seen = {colour for _, colour in found.convert("RGB").getcolors(found.width * found.height)}
     top = tuple(int(ramp(1.0)[at : at + 2], 16) for at in (1, 3, 5))
     assert top in seen and (255, 255, 255) in seen and len(seen) > 100
+
+
+@pytest.mark.parametrize("label", ["DP1024 TP4 CP2 PP8 VP4", "DP512 TP4 CP2 PP16 VP3 EP16", "DP2048 TP1 CP4 PP8"])
+def test_labels_of_large_clusters_stay_in_their_cells(label):
+    """By the widths of Arial's letters, in the narrowest cell."""
+    widths = {"D": 0.722, "P": 0.667, "T": 0.611, "C": 0.722, "V": 0.667, "E": 0.667, " ": 0.278}
+    for line in atlas_panel.wrapped(label, atlas_panel.CELL[-1] - 6, atlas_panel.SMALL * atlas_panel.PLAIN):
+        assert sum(widths.get(each, 0.556) for each in line) * atlas_panel.SMALL <= atlas_panel.CELL[-1] - 6

@@ -11,9 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from report_samples import case, estimate, result
 
+from meshwright.explain.sensitivity import Sensitivity
 from meshwright.report.blocks import NARROW, WIDE, Bar, Paragraph, Table, flat, parted
-from meshwright.report.page.drawn import Changed, Parted, Ranged, changes, ranges, stacked, waterfall
+from meshwright.report.page.drawn import Changed, Parted, Ranged, changes, ranges, stacked, waterfall, width_of
 from meshwright.report.page.plotted import Paired, against, histogram, pairs
+from meshwright.report.pages.knobs import knobs_of
 from meshwright.report.plan import plan_report
 from meshwright.report.svg import BLUE, GREEN, ORANGE
 from meshwright.report.timesplit import time_split
@@ -107,3 +109,24 @@ def test_bars_of_the_terminal_keep_their_shares():
     (bar,) = [block for block in flat(time_split(estimate())) if isinstance(block, Bar)]
     assert sum(each.value for each in bar.parts) == pytest.approx(bar.scale)
     assert bar.parts[0].name == "compute" and bar.parts[0].value == pytest.approx(12.0 / 15.0 * bar.scale)
+
+
+def test_a_change_is_drawn_by_what_is_expected_of_it():
+    """A step that is shorter only where it fits is none that makes the plan faster."""
+    def one(change, step, expected, fits=True):
+        return Sensitivity(knob="cp", change=change, label="", refused_because=(), step_s=1.0 + step, step_change_ratio=step,
+                           expected_change_ratio=expected, memory_reserved_bytes=1e9, memory_change_bytes=0.0, fits=fits)
+
+    steps = [one("cp 2 -> 1", -0.05, 0.557), one("pp 8 -> 4", -0.01, -0.01), one("tp 4 -> 2", -0.08, 9.0, fits=False)]
+    rows = knobs_of(steps, []).blocks[0].data["rows"]
+    assert [(row.ratio, row.bad, row.word) for row in rows] == [
+        (-0.08, True, "-8.0 %, does not fit"), (-0.01, False, "-1.0 %"), (0.557, False, "+55.7 % (-5.0 %)"),
+    ]
+
+
+@pytest.mark.parametrize("width", [330.0, 860.0])
+def test_what_the_sides_of_changes_mean_stands_apart(width):
+    rows = [Changed(name="a", ratio=ratio, word="+65.1 %, and why it does not fit at all") for ratio in (-0.01, 0.6)]
+    texts = ET.fromstring(str(changes(rows, width, title="t", less="shorter step", more="longer step"))).findall(".//{*}text")
+    less, more = [each for each in texts if each.text and "step" in each.text]
+    assert float(less.get("x")) + width_of(less.text, 11) <= float(more.get("x")) - width_of(more.text, 11) <= width

@@ -90,6 +90,12 @@ def test_a_page_asks_for_nothing():
     assert "default-src 'none'" in text
 
 
+def test_no_line_of_a_page_ends_between_a_figure_and_its_unit():
+    said = "8.3 % of 1.6M tokens/s, 3 stages, 2.50 s"
+    written = html(View(verb="x", title=said, first=(Paragraph(words=words(said)), table([said], [[cell(said)]]))))
+    assert written.count("8.3&nbsp;% of 1.6M&nbsp;tokens/s, 3 stages, 2.50&nbsp;s") == 4
+
+
 def test_the_same_page_is_the_same_bytes():
     assert html(page_of("a")) == html(page_of("a"))
 

@@ -148,7 +148,7 @@ def losses(context: Context) -> Iterator[Finding]:
             "the pipeline is idle for {share} of the step, more than {bound}: {stages} stages, {chunks} virtual, {count} "
             "micro-batches",
             path=context.knob_place("pp") or "layout", value=found.bubble_ratio, expected=BUBBLE,
-            share=percent(found.bubble_ratio, 0), bound=percent(BUBBLE, 0), stages=layout.pipeline_parallel,
+            share=percent(found.bubble_ratio), bound=percent(BUBBLE, 0), stages=layout.pipeline_parallel,
             chunks=layout.virtual_stages,
             count=layout.num_microbatches, source=f"prediction, calibration {found.calibration}",
         )
@@ -163,7 +163,7 @@ def losses(context: Context) -> Iterator[Finding]:
         largest = sorted(parts.items(), key=lambda part: -part[1])[:2]
         yield finding(
             "advice", "check.communication", "exposed communication takes {share} of the step, more than {bound}: {largest}",
-            path="layout", value=share, expected=COMMUNICATION, share=percent(share, 0), bound=percent(COMMUNICATION, 0),
+            path="layout", value=share, expected=COMMUNICATION, share=percent(share), bound=percent(COMMUNICATION, 0),
             largest=", ".join(f"{name} {percent(part / found.step_s, 0)}" for name, part in largest if part),
             source=f"prediction, calibration {found.calibration}; guide 003:103",
         )

@@ -24,8 +24,8 @@ MOST_COLUMNS, FEW, SOME = 16, 8, 12
 NAME, SMALL, BAR = 12.0, 10.0, 170.0
 NARROWEST = 560.0
 """Of a map; what has to be narrower is a list."""
-PLAIN = 0.53
-"""Mean width of a character over the size of its font."""
+PLAIN = 0.58
+"""Width of a character over the size of its font: of labels, which are capitals and digits."""
 SHORT = 12.0
 """Least pixels of a line in a patch."""
 COUNT, FIRST, SECOND, LINE, ROW = 46.0, 66.0, 52.0, 13.0, 34.0

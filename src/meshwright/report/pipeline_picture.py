@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import groupby
+from math import ceil, log10
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,7 +18,7 @@ from meshwright.words import percent, plural
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from meshwright.api.views.balance import BalanceShown
+    from meshwright.api.views.balance import BalanceShown, Units
     from meshwright.report.pipeline_view import PipelineView
     from meshwright.report.svg import Point
 
@@ -273,10 +274,25 @@ def _ticks(draw: Drawing, view: PipelineView, panes: Sequence[Window], y: float)
     for number, pane in enumerate(panes):
         offset = moved if number else 0.0
         shown = Window(begin=pane.begin + offset, end=pane.end + offset, left=pane.left, right=pane.right)
-        for tick in shown.ticks(10 if len(panes) == 1 else 5):
+        ticks = shown.ticks(10 if len(panes) == 1 else 5)
+        for tick, word in zip(ticks, _tick_words(ticks, view.units), strict=True):
             x = shown.at(tick)
             draw.line([(x, y), (x, y + 4)], MUTED)
-            draw.text(x, y + 15, time_word(tick, view.units), size=9.5, colour=MUTED, anchor="middle")
+            draw.text(x, y + 15, word, size=9.5, colour=MUTED, anchor="middle")
+
+
+def _tick_words(ticks: Sequence[float], units: Units) -> list[str]:
+    """Times as they are spelt everywhere, with more digits where two would be the same word.
+
+    >>> from meshwright.api.views.balance import SECONDS_AND_BYTES
+    >>> _tick_words([127.5, 128.0, 128.5], SECONDS_AND_BYTES), _tick_words([0.0, 0.5], SECONDS_AND_BYTES)
+    (['127.5 s', '128.0 s', '128.5 s'], ['0 s', '500 ms'])
+    """
+    said = [time_word(each, units) for each in ticks]
+    if len({*said}) == len(said):
+        return said
+    digits = max(0, ceil(-log10(ticks[1] - ticks[0])))
+    return [f"{each:,.{digits}f}{' s' if units.time == 's' else ''}" for each in ticks]
 
 
 def _lighter(colour: str, share: float) -> str:

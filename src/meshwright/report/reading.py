@@ -9,7 +9,7 @@ from meshwright.api.views.reading import _SAID, own_keys, remarks, unmapped
 from meshwright.check import likely_models
 from meshwright.report.blocks import Run, Section, line
 from meshwright.report.facts import named
-from meshwright.text import visible
+from meshwright.text import plain, visible
 from meshwright.words import plural
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def _facts(framework: Framework, reading: Reading, why: str) -> Table:
         if value is not None:
             facts.append((noun, f"{value:,}" if isinstance(value, int) else visible(str(value))))
     if reading.said.figures:
-        facts.append(("model", visible(", ".join(f"{name} {value}" for name, value in reading.said.figures.items()))))
+        facts.append(("model", ", ".join(f"{visible(name)} {plain(value)}" for name, value in reading.said.figures.items())))
     if likely := likely_models(reading):
         facts.append(("looks like", ", ".join(likely)))
     return named(facts)

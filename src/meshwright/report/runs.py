@@ -30,7 +30,8 @@ def closest_line(near: Near | None) -> Iterator[Block]:
         return
     run = near.cell.best
     others = [tried] if (tried := _tried(near.cell)) else []
-    yield pieces(words("closest published run ", Run(run.label, "strong")), *_figures(run), f"{run.id}: {_framework(run)}", *others,
+    found = Run(run.label or run.model, "strong")
+    yield pieces(words("closest published run ", found), *_figures(run), f"{run.id}: {_framework(run)}", *others,
                  difference_words(near), kind="small", above=True)
 
 

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
-from meshwright.units import FACTORS
+from meshwright.words import BEFORE_UNIT
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.containers import Lines
 
-RATIOS = ("1", "ratio", "count")
-OTHERS = ("%", "FLOP", "TFLOP", "tokens/s", "samples/s", "h", "min", "days", "day", "device-hours", "kWh", "MWh")
-"""Units that no figure of the catalogue has."""
-UNITS = "|".join(map(re.escape, sorted({*FACTORS, *OTHERS} - {*RATIOS}, key=len, reverse=True)))
-BEFORE_UNIT = re.compile(rf"(?:(?<=\d)|(?<=\d[KMBT])) (?=(?:{UNITS})(?![\w-]))")
 KEPT = "\ufdd0"
 """Stands for a blank that stays; no character, so that nobody's text has it."""
 

@@ -50,7 +50,7 @@ def validation_report(validation: Tally, summary: Summary) -> Iterator[Section]:
 
 
 def _head(validation: Tally, summary: Summary) -> Section:
-    how = f"scheme {validation.scheme}, {plural(validation.folds, 'fit')}" if validation.scheme else "nothing fitted to these rows"
+    how = f"scheme {validation.scheme}, {plural(validation.folds, 'fit')}" if validation.scheme else "as it is, not fitted anew"
     return Section(title="Validation", remark=f" calibration {validation.calibration}   {how}",
                    blocks=tuple(_counts(validation, summary.total.scores)))
 

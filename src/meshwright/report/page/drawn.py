@@ -221,7 +221,9 @@ def changes(rows: Sequence[Changed], width: float, *, title: str, less: str, mor
     if low < 0.0:
         drawing.text(place.left, 12, f"\u2190 {less}", size=SIZE - 1, colour=MUTED)
     if high > 0.0:
-        drawing.text(place.left + place.width, 12, f"{more} \u2192", size=SIZE - 1, colour=MUTED, anchor="end")
+        taken = width_of(f"\u2190 {less}{more} \u2192", SIZE - 1) + 12.0 if low < 0.0 else 0.0
+        end = place.left + max(place.width, taken)  # above the figures where bars are too short for both
+        drawing.text(end, 12, f"{more} \u2192", size=SIZE - 1, colour=MUTED, anchor="end")
     for row, y in zip(rows, place.put(), strict=True):
         x, end = sorted((zero, zero + row.ratio * scale))
         drawing.rectangle(x, y, max(end - x, 1.0), BAR, RED if row.bad else GREEN if row.ratio < 0 else BLUE,

@@ -6,7 +6,6 @@ hash, and load nothing at all. Without the script everything is there to be read
 
 from __future__ import annotations
 
-import re
 from base64 import b64encode
 from dataclasses import replace
 from functools import lru_cache
@@ -41,6 +40,7 @@ from meshwright.report.page.plots import ALSO_NARROW, drawing_of
 from meshwright.report.page.theme import OF_STYLE, colours
 from meshwright.report.svg import BLUE
 from meshwright.version import __version__
+from meshwright.words import BEFORE_UNIT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -89,7 +89,7 @@ class Writing:
             '<a class="skip" href="#answer">To the answer</a>\n<header class="top"><div class="wrap">',
             f'<div class="brand">Meshwright <span>{xml(page.verb)}</span></div>',
             '<button type="button" id="theme" aria-label="Switch between light and dark colours">Dark</button></div></header>\n',
-            f'<main class="wrap" id="answer" tabindex="-1">\n<h1{tone}>{_whole(page.title)}</h1>\n',
+            f'<main class="wrap" id="answer" tabindex="-1">\n<h1{tone}>{_text(page.title)}</h1>\n',
             f'<p class="subtitle">{xml(page.subtitle)}</p>\n' if page.subtitle else "",
             self._blocks(page.first),
             self._contents(page.sections),
@@ -250,20 +250,15 @@ def _plain(said: Words) -> str:
 
 
 def _text(text: str) -> str:
-    """Text whose lines stay lines."""
-    return "<br>".join(map(xml, text.split("\n")))
-
-
-def _whole(text: str) -> str:
-    """Text whose figures keep their units on their line."""
-    return re.sub(r"(?<=\d) (?=(?:%|s|ms|us|GiB)(?:\W|$))", "&nbsp;", xml(text))
+    """Text whose lines stay lines, and whose figures keep their units on their line."""
+    return "<br>".join(BEFORE_UNIT.sub("&nbsp;", xml(each)) for each in text.split("\n"))
 
 
 def _tiles(block: Tiles) -> str:
     written = []
     for each in block.tiles:
-        remark = f'<span class="remark">{_whole(each.remark)}</span>' if each.remark else ""
-        value = f'<span class="value {each.tone}">{_whole(each.value)}</span>'
+        remark = f'<span class="remark">{_text(each.remark)}</span>' if each.remark else ""
+        value = f'<span class="value {each.tone}">{_text(each.value)}</span>'
         written.append(f'<li><span class="name">{xml(each.name)}</span>{value}{remark}</li>\n')
     return f'<ul class="tiles">\n{"".join(written)}</ul>\n'
 

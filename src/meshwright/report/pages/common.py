@@ -62,7 +62,8 @@ def asked_section(case: Case) -> Section:
 def tiles(estimate: Estimate) -> Tiles:
     """The figures of a layout in large letters, each with its interval."""
     steps = estimate.interval.step_s if estimate.interval else None
-    between = "" if steps is None else f"{seconds(steps[0])} to {seconds(steps[1])}"
+    level = estimate.interval.level if estimate.interval else 0.0
+    between = "" if steps is None else f"{seconds(steps[0])} to {seconds(steps[1])} in {percent(level, 0)} of runs"
     unsure = UNCALIBRATED.lower() if not estimate.calibrated else ""
     reserved, capacity = estimate.memory_reserved_bytes, estimate.memory_capacity_bytes
     over = reserved > capacity
@@ -76,9 +77,9 @@ def tiles(estimate: Estimate) -> Tiles:
              remark=f"of {gib(capacity)}, {room}"),
     ]
     if estimate.interval is not None:
-        fits = estimate.memory_fit_probability
+        fits, finishes = estimate.memory_fit_probability, estimate.fit_probability
         shown_tiles.append(Tile(name="fits in memory", value=chance(fits), tone="bad" if fits < LIKELY else "",
-                                remark=f"brackets hold {percent(estimate.interval.level, 0)} of runs"))
+                                remark=f"a run finishes: {chance(finishes)}" if finishes else "refused by the framework"))
     if estimate.linearity_ratio is not None:
         baseline = estimate.linearity_baseline_devices
         shown_tiles.append(Tile(name="linearity", value=f"{estimate.linearity_ratio:.2f}",

@@ -44,7 +44,8 @@ def page_of(answer: FixAnswer) -> View:
     shown = fixed.changes[number - 1]
     done = Paragraph(words=words(f"changed: {', '.join(answer.applied)}"), kind="note") if answer.applied else None
     return page(
-        "fix", f"Change {number} of {len(fixed.changes)}: {_moves(shown)}", subtitle=f"wish: {wish}", told=told,
+        "fix", f"{_moves(shown)}: {gib(shown.estimate.memory_reserved_bytes)}, {seconds(shown.estimate.step_s)} a step",
+        subtitle=f"change {number} of {len(fixed.changes)}; wish: {wish}", told=told,
         verdict="good" if shown.fits else "bad", first=(_tiles(fixed, shown), *([done] if done else ()), *found_lines(fixed)),
         sections=(
             _beside(fixed), _after(fixed, shown),

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 CAPTION = (
     "Rows are stages, numbers micro-batches. Magnify it with the buttons, with plus and minus, or with Ctrl and the wheel. "
-    "`meshwright balance --trace FILE` writes it for Perfetto."
+    "meshwright balance --trace FILE writes it for Perfetto."
 )
 MOST_OPERATIONS = 6_000
 """Of a longer pipeline the beginning and the end are drawn, so that a page stays small."""
