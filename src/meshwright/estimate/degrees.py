@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
 
 from meshwright.perf.arrays import Array, Number, array
 
@@ -23,8 +24,7 @@ WORDS = {
 """Field of ``Layout`` and ``Degrees`` -> word of a table's column: those of a label, and the ranks over which a state is split."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Degrees:
+class Degrees(Struct, frozen=True, kw_only=True):
     """Degrees of layouts; numbers or columns."""
 
     tensor_parallel: Array

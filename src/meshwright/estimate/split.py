@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct, structs
 
 from meshwright.domain.layout import Full, Grid, Mixed, NoRecompute, Selective
 from meshwright.domain.model import Mlp
@@ -25,8 +25,7 @@ Split = Grid
 KEPT = NoRecompute()
 
 
-@dataclass(frozen=True, slots=True)
-class Uneven:
+class Uneven(Struct, frozen=True):
     """What stands on each chunk, of the splits whose chunks are not alike on some stage."""
 
     layers: tuple[NDArray[np.float64] | None, ...]
@@ -35,8 +34,7 @@ class Uneven:
     """Which of the splits a column has, -1 where its chunks are alike: ``[column]``, of one composition ``[1]``."""
 
 
-@dataclass(frozen=True, slots=True)
-class Composition:
+class Composition(Struct, frozen=True):
     """Stages of a pipeline by what stands on them; alike stages are one row, the lowest of them standing for all.
 
     The lowest stage of a kind holds most micro-batches in flight, so the maximum over rows is the maximum over stages. Where chunks
@@ -314,7 +312,7 @@ def take_columns(composition: Composition, index: NDArray[np.int64]) -> Composit
         stage=composition.stage[:, index], multiplicity=composition.multiplicity[:, index],
         counts=tuple(None if count is None else count[:, :, index] for count in composition.counts),
         embedding=composition.embedding[:, index], head=composition.head[:, index],
-        uneven=None if composition.uneven is None else replace(composition.uneven, split=composition.uneven.split[index]),
+        uneven=None if composition.uneven is None else structs.replace(composition.uneven, split=composition.uneven.split[index]),
     )
 
 
@@ -323,6 +321,6 @@ def treated(composition: Composition, treatment: int, number: int) -> Compositio
     layers, uneven = composition.kind_counts(), composition.uneven
     if uneven is not None:
         own = sum(each for each in uneven.layers if each is not None)
-        uneven = replace(uneven, layers=tuple(np.asarray(own) if index == treatment else None for index in range(number)))
+        uneven = structs.replace(uneven, layers=tuple(np.asarray(own) if index == treatment else None for index in range(number)))
     counts = tuple(layers if index == treatment else None for index in range(number))
-    return replace(composition, counts=counts, uneven=uneven)
+    return structs.replace(composition, counts=counts, uneven=uneven)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
 
 from meshwright.perf.arrays import Array, array
 from meshwright.perf.elementwise import memory_bound_s
@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 FULL_PRECISION_BYTES = 4.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shards:
+class Shards(Struct, frozen=True, kw_only=True):
     """Over how many ranks each state is split, for dense parameters and for experts; columns."""
 
     optimizer: Array
@@ -31,8 +30,7 @@ class Shards:
         return np.minimum(shards, self.expert_data_parallel)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class States:
+class States(Struct, frozen=True, kw_only=True):
     """Bytes of a rank's training state, and how many parameters its optimizer updates."""
 
     parameter_bytes: Array

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, structs
 
 from meshwright.domain.layout import NoRecompute
 from meshwright.search.finalists import Finalists
@@ -26,8 +27,7 @@ KEPT = 60
 """Best layouts kept of each set, and refined candidates of which the last is a bar."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Bar:
+class _Bar(Struct, frozen=True):
     """What a pool has found, and what was known before: later than that, a layout is not among the best."""
 
     pool: Finalists
@@ -55,7 +55,7 @@ def again(pool: Finalists, leaders: Sequence[Candidate]) -> list[Candidate]:
     found: list[Candidate] = []
     for modules in _sets(space):
         pinned = make_space(
-            space.case, space.features, space.devices, replace(space.pins, recompute="selective", modules=modules)
+            space.case, space.features, space.devices, structs.replace(space.pins, recompute="selective", modules=modules)
         )
         own = Finalists(
             space=pinned, overlap=pool.overlap, objective=pool.objective, capacity_bytes=pool.capacity_bytes, keep=KEPT,

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec import Struct
 
 from meshwright.search.rules import knobs_of, rules_of
 from meshwright.search.space import mesh_grid
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     Bools = NDArray[np.bool_]
 
 
-@dataclass(slots=True)
-class Counts:
+class Counts(Struct):
     """How many layouts were legal, evaluated, left out by a bound, and refused by which rule."""
 
     legal: int = 0
@@ -41,8 +40,7 @@ class Counts:
             self.rejected[reason] += number
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pairs:
+class Pairs(Struct, frozen=True, kw_only=True):
     """Every mesh with every micro-batch that divides its batch, mesh by mesh."""
 
     mesh: Ints
@@ -54,8 +52,7 @@ class Pairs:
     """Which of the distinct (pp, m)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Legal:
+class Legal(Struct, frozen=True, kw_only=True):
     """The legal layouts of a grid, as a table for each level; a layout is a pair, a chunk count, a treatment and a sharding."""
 
     mesh: dict[str, Ints]
