@@ -22,6 +22,7 @@ WORDS = {
     "microbatch_sequences": "mb", "num_microbatches": "m",
 }
 """Field of ``Layout`` and ``Degrees`` -> word of a table's column: those of a label, and the ranks over which a state is split."""
+_degrees = attrgetter(*WORDS)
 
 
 class Degrees(Struct, frozen=True, kw_only=True):
@@ -78,7 +79,8 @@ def degrees_of(layout: Layout) -> Degrees:
 
 def columns_of(layouts: Sequence[Layout]) -> dict[str, Array]:
     """The degrees of many layouts as columns by word."""
-    return {word: np.array([float(getattr(layout, name)) for layout in layouts]) for name, word in WORDS.items()}
+    columns = np.array([_degrees(layout) for layout in layouts], dtype=np.float64).reshape(-1, len(WORDS)).T
+    return dict(zip(WORDS.values(), np.ascontiguousarray(columns), strict=True))
 
 
 def sharded(stage: Number, ranks: Number) -> dict[str, Array]:

@@ -161,9 +161,7 @@ def _placed(model: Model, split: Split, *, folded: bool) -> tuple[NDArray[np.flo
     ``[chunk, stage]``."""
     chunks, stages = len(split), len(split[0])
     extra = len(model.mtp_kinds)
-    own = np.zeros((model.num_layers + extra, len(model.kinds)))
-    own[np.arange(len(own)), (*model.pattern, *model.mtp_kinds)] = 1.0
-    prefix = np.concatenate([np.zeros((1, len(model.kinds))), np.cumsum(own, axis=0)])
+    prefix = _before(model)
     layers = np.array(split, dtype=np.int64)
     if folded:
         layers[1::2] = layers[1::2, ::-1]
@@ -173,6 +171,16 @@ def _placed(model: Model, split: Split, *, folded: bool) -> tuple[NDArray[np.flo
     if folded:
         begin[1::2], end[1::2] = begin[1::2, ::-1].copy(), end[1::2, ::-1].copy()
     return prefix, begin, end
+
+
+@lru_cache(maxsize=64)
+def _before(model: Model) -> NDArray[np.float64]:
+    """Layers of each kind before every position of the model, ``[position, kind]``."""
+    own = np.zeros((model.num_layers + len(model.mtp_kinds), len(model.kinds)))
+    own[np.arange(len(own)), (*model.pattern, *model.mtp_kinds)] = 1.0
+    prefix = np.concatenate([np.zeros((1, len(model.kinds))), np.cumsum(own, axis=0)])
+    prefix.flags.writeable = False
+    return prefix
 
 
 def last_stage(stages: int, chunks: int, *, folded: bool) -> int:

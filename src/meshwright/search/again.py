@@ -11,7 +11,7 @@ from msgspec import Struct, structs
 from meshwright.domain.layout import NoRecompute
 from meshwright.search.finalists import Finalists
 from meshwright.search.grid import Counts, evaluate_grid
-from meshwright.search.refine import MODULE_SETS, can_recompute
+from meshwright.search.refine import module_sets
 from meshwright.search.space import make_space
 
 if TYPE_CHECKING:
@@ -71,4 +71,4 @@ def _sets(space: Space) -> Iterator[tuple[str, ...]]:
     """The sets of modules that refinement tries and the grid does not have."""
     if "selective" in space.features.recompute:
         known = set(space.selective_modules)
-        yield from (modules for modules in MODULE_SETS if can_recompute(space, modules) and set(modules) != known)
+        yield from (modules for modules in module_sets(space) if set(modules) != known)
