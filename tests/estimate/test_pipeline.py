@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from meshwright.domain.label import parse_layout
 from meshwright.domain.layout import Layout
@@ -26,10 +27,10 @@ def _equal_stages(case, layout) -> Evaluation:
     """The evaluation with costless ends, so that all stages are alike."""
     found = evaluate(case, layout)
     free = EndTime(forward=seconds(), backward=seconds(), weight_gradient_s=found.costs.head.weight_gradient_s * 0.0)
-    costs = replace(found.costs, embedding=free, head=free)
+    costs = structs.replace(found.costs, embedding=free, head=free)
     stages = stage_costs(stage_inputs(costs), found.composition)
     pipeline = pipeline_time(case, found.settings, found.composition, stages, found.degrees, hop_s=costs.hop_s)
-    return replace(found, costs=costs, stages=stages, time=replace(found.time, pipeline=pipeline))
+    return structs.replace(found, costs=costs, stages=stages, time=structs.replace(found.time, pipeline=pipeline))
 
 
 def _layout(schedule: str, stages: int, rounds: int, chunks: int) -> Layout:

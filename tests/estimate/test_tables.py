@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import Struct
 
 from meshwright.estimate.tables import Table
 
 
-@dataclass(frozen=True)
-class Inner:
+class Inner(Struct, frozen=True):
     column: object
     rows: object
 
 
-@dataclass(frozen=True)
-class Outer:
+class Outer(Struct, frozen=True):
     number: object
     inner: Inner
     several: tuple[object, ...]

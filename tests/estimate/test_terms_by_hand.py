@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from meshwright.domain.layout import Full, Layout
 from meshwright.domain.memory_reading import MemoryReading
@@ -49,7 +50,7 @@ def test_full_sharding_holds_two_gathered_layers_the_gradients_of_one_and_the_en
 @pytest.mark.parametrize(("room", "share"), [(1.0, 1.0), (0.999, 0.0)])
 def test_what_piles_up_is_shown_where_it_fits_and_given_up_where_it_does_not(room, share):
     found = evaluate(small_case(layers=4, devices=4, batch=8), _interleaved(1))
-    memory = replace(found.memory, piled=np.full_like(found.memory.allocated_bytes, 3e9))
+    memory = structs.replace(found.memory, piled=np.full_like(found.memory.allocated_bytes, 3e9))
     first = int(np.argmax(found.composition.embedding))
     edge = float(memory.reserved_bytes[first]) + 3e9
     shown = float(memory.shown(MemoryReading(kind="allocator", stage="first"), found.composition, edge * room))

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from draws import examples
 from meshwright.api import make_case
@@ -133,6 +134,6 @@ def test_adapters_move_their_widths_and_follow_tensor_parallelism():
     gaps = 12 * constants.kernel_gap_s
     assert float(forward) == pytest.approx(moved / (device.memory_bytes_per_s * constants.memory_ratio) + gaps)
     assert np.all(backward > 0)
-    split = replace(shape, tensor_parallel=np.asarray(2.0))
+    split = structs.replace(shape, tensor_parallel=np.asarray(2.0))
     assert float(adapter_s(kind, made, split)[0]) < float(forward)
     assert adapted_widths(kind, replace(made, training=replace(made.training, task="sft", lora=None))) == []

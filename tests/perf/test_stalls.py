@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from meshwright.catalog import load_cluster
 from meshwright.perf.arrays import array
@@ -24,7 +25,7 @@ QUIET = Load(
 
 
 def load(**changes):
-    return replace(QUIET, **{name: array(value) for name, value in changes.items()})
+    return structs.replace(QUIET, **{name: array(value) for name, value in changes.items()})
 
 
 @examples(100)

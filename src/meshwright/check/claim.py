@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from meshwright.errors import did_you_mean, fault
 
 NAMES = ("tokens_per_s", "tokens_per_s_per_device", "tflops_per_device", "mfu", "step_s", "samples_per_s", "memory_gb")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+class Claim(Struct, frozen=True, kw_only=True):
     """One figure: its name among ``NAMES``, and its value in the unit of the name; ``mfu`` is a ratio, ``memory_gb`` GiB."""
 
     name: str

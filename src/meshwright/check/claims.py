@@ -5,8 +5,9 @@ Every claim of speed becomes tokens per second and device, by the model FLOPs of
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from meshwright.check.context import finding
 from meshwright.estimate.single import model_flops
@@ -30,8 +31,7 @@ NO_INTERVAL = 1.3
 """How far a claim may lie from a prediction that has no interval."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scale:
+class Scale(Struct, frozen=True, kw_only=True):
     """What turns one claim into another; None where it is not known."""
 
     devices: int | None

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from meshwright.check.owners import strange_files
 from meshwright.errors import Message
@@ -25,8 +27,7 @@ if TYPE_CHECKING:
     from meshwright.frameworks.settings import Reading
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class Question(Struct, frozen=True, kw_only=True):
     """Files and what is known beside them; every part but the files may be missing."""
 
     framework: Framework

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from meshwright.judging.following import follows as followed
 
@@ -23,8 +24,7 @@ LAYOUT = (
 """Rules that a layout of files can follow or break at a price that is worth a finding."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spelling:
+class Spelling(Struct, frozen=True, kw_only=True):
     """Keys by which files follow a rule."""
 
     keys: tuple[str, ...]

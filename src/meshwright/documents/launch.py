@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from meshwright.documents.shell import ShellDocument, Word, parse_shell, spelled
 from meshwright.documents.shell_launch import LAUNCHERS
@@ -21,8 +22,7 @@ _NO_COUNT = re.compile(r"0+|-(?!1$)[0-9]{1,40}")
 _OVERRIDE = re.compile(r"\+{0,2}([A-Za-z_][A-Za-z0-9_.@/-]*)=(.*)", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchDocument:
+class LaunchDocument(Struct, frozen=True, kw_only=True):
     """A shell script that launches a training."""
 
     shell: ShellDocument

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from meshwright.documents.source import Document, Setting
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OverrideDocument:
+class OverrideDocument(Struct, frozen=True, kw_only=True):
     """A script of ``key=value`` words; what may be empty is set to ``null`` instead of being taken out."""
 
     script: Document

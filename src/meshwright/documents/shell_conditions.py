@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from meshwright.documents.shell_expand import pattern, scalar
 from meshwright.documents.shell_parameters import glob_match
@@ -80,8 +81,7 @@ def _compared(left: Text, operator: str, right: Text) -> Verdict:
     return None
 
 
-@dataclass(slots=True)
-class _Condition:
+class _Condition(Struct):
     """Tests joined by an "or" that binds weaker than the "and": ``-o`` and ``-a`` of ``[``, ``||`` and ``&&`` of ``[[``."""
 
     plain: Sequence[str]

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from meshwright.documents.shell import ShellDocument, parse_shell
 from meshwright.documents.shell_launch import Word
@@ -24,8 +25,7 @@ _GAP = re.compile(r"(?:[ \t]|\\?\n)*")
 MAX_ANCHORS = 12
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FlagEdit:
+class FlagEdit(Struct, frozen=True, kw_only=True):
     """One flag (``--flag``) or override (``section.key``) set to ``values`` (none: a switch), or taken out (``values`` None).
 
     A flag that is not there is appended behind ``after``, or behind the last flag.
@@ -36,8 +36,7 @@ class FlagEdit:
     after: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Group:
+class _Group(Struct, frozen=True):
     """A flag among the words of the command: its name, the index of its word, the indices of its values."""
 
     key: str

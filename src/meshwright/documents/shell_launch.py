@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+from msgspec import Struct, structs
 
 from meshwright.documents.shell_values import Text
 
@@ -26,8 +28,7 @@ class Word:
     part: Text = field(default_factory=Text, repr=False, compare=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
+class Command(Struct, frozen=True, kw_only=True):
     """A program with its words and what was exported or prefixed; ``outer``: what a ``bash -c`` around it was started by."""
 
     words: tuple[Word, ...]
@@ -36,8 +37,7 @@ class Command:
     outer: tuple[Word, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Launch:
+class Launch(Struct, frozen=True, kw_only=True):
     """A training launch. ``arguments`` is what the program gets; options of the launcher are without their dashes."""
 
     command: Command
@@ -49,8 +49,7 @@ class Launch:
     launcher_options: Mapping[str, Word]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Launcher:
+class Launcher(Struct, frozen=True, kw_only=True):
     """The command line of a launcher: options without a value, options with one, options that count machines."""
 
     switches: frozenset[str]
@@ -83,7 +82,7 @@ _TORCHRUN = Launcher(
 )
 LAUNCHERS: Mapping[str, Launcher] = {
     "torchrun": _TORCHRUN,
-    "torch.distributed.launch": replace(_TORCHRUN, program=False),
+    "torch.distributed.launch": structs.replace(_TORCHRUN, program=False),
     "deepspeed": Launcher(
         switches=_names(
             "module m no-python no-local-rank no-ssh no-ssh-check force-multi save-pid enable-each-rank-log-off "

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from meshwright.documents.shell_values import Text
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(Struct, frozen=True):
     """A stretch of a word: ``fields`` are several for ``$@``; quoted ones are not split,
     ``always`` ones make a word even when empty, ``bare`` ones are plain characters outside quotes."""
 
@@ -19,15 +19,13 @@ class Part:
     bare: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Operand:
+class Operand(Struct, frozen=True):
     """The word of ``${name:-word}``, whose own quotes still count."""
 
     parts: tuple[Part, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Expander:
+class Expander(Struct, frozen=True, kw_only=True):
     """The expansion of a stretch of a source, called with ``(source, state, start, end, ...)`` (``shell_expand``)."""
 
     parts: Callable[..., Iterable[Part]]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from msgspec import Struct
+
 from meshwright.documents.shell_conditions import Verdict
 from meshwright.documents.shell_values import Source, State, Text, Value, merge
 
@@ -14,8 +16,7 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 
-@dataclass(slots=True)
-class Ran:
+class Ran(Struct):
     """A command as it would be started, in the reader's own terms."""
 
     words: list[Text]

@@ -9,8 +9,9 @@ from __future__ import annotations
 import bisect
 import itertools
 import re
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from meshwright.errors import InputError, Message, fault
 
@@ -24,8 +25,7 @@ UNKNOWN_MARK = "\x1a"
 MAX_FRAMES = 64
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(Struct, frozen=True):
     """One place in the file that a piece came through (``${TP}``, ``"${ARGS[@]}"``), outermost first."""
 
     start: int
@@ -33,8 +33,7 @@ class Frame:
     inner: Frame | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(Struct, frozen=True):
     """Characters that stand together at byte ``at`` of the file (-1: nowhere), or one part that is not known."""
 
     text: str
@@ -53,8 +52,7 @@ class Piece:
         return Piece(self.text[start:end], self.at + start, self.line + self.text.count("\n", 0, start), self.frames, self.unknown)
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
+class Text(Struct, frozen=True):
     """Pieces in order. Adding, cutting and splitting keep the origins."""
 
     pieces: tuple[Piece, ...] = ()
@@ -198,8 +196,7 @@ class Source:
         return text.through(start, end)
 
 
-@dataclass(slots=True)
-class Bounds:
+class Bounds(Struct):
     """What is left of the work that reading one script may cost."""
 
     path: str
@@ -234,8 +231,7 @@ class Bounds:
         return fault("shell.bound", "expands to more {what} than a launch script has", path=self.path, what=what)
 
 
-@dataclass(slots=True)
-class State:
+class State(Struct):
     """Variables and what else a shell knows; copied for subshells and for branches that cannot be decided."""
 
     bounds: Bounds

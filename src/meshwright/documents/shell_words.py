@@ -6,8 +6,9 @@ All functions take the program text and an index, and never fail: what is not cl
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 MAX_DEPTH = 40
 BLANK = " \t"
@@ -17,8 +18,7 @@ ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\[[^\]\n]*\])?(\+?=)", re.ASCII)
 NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(Struct, frozen=True):
     """A word, a placeholder ``<like this>``, or a redirection with its target."""
 
     kind: Literal["word", "placeholder", "redirection"]

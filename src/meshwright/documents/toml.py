@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 import tomlkit
+from msgspec import Struct
 from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import Table
 
@@ -16,8 +16,7 @@ from meshwright.readers.safe import refuse_long_numbers
 MAX_DEPTH = 60
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TomlDocument:
+class TomlDocument(Struct, frozen=True, kw_only=True):
     """A TOML file."""
 
     path: str

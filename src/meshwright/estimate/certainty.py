@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from meshwright.domain import estimate as values
 from meshwright.domain.uncertainty import OTHER, WIDEST
@@ -77,8 +79,7 @@ def regime_of_case(case: Case, devices: int | None = None) -> Mapping[str, str]:
     }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fitting:
+class Fitting(Struct, frozen=True, kw_only=True):
     """Whether a layout runs: probabilities 0..1."""
 
     fits: bool

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
 
 from meshwright.domain.mesh import group
 from meshwright.perf.arrays import Array, array
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from meshwright.estimate.stages import StageCosts, StageParameters
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StateTimes:
+class StateTimes(Struct, frozen=True, kw_only=True):
     """What a step takes that depends on the mesh and its sharding but not on the micro-batch."""
 
     synchronisation: Synchronisation
@@ -38,8 +37,7 @@ class StateTimes:
     """What waiting for the slowest node adds to a step."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StateCosts:
+class StateCosts(Struct, frozen=True, kw_only=True):
     """What depends on sharding but not on the micro-batch: states per row, their synchronisation, the optimizer step."""
 
     states: States
@@ -50,8 +48,7 @@ class StateCosts:
     """Communicators of a rank."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PipelineTime:
+class PipelineTime(Struct, frozen=True, kw_only=True):
     """All micro-batches through the pipeline, seen from the busiest row of stages."""
 
     busiest: Array
@@ -72,8 +69,7 @@ class PipelineTime:
         return self.work_s + self.bubble_s + self.pipeline_exposed_s + self.host_s
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepTime:
+class StepTime(Struct, frozen=True, kw_only=True):
     """Seconds of a step on the busiest row of stages; parts sum to ``step_s``."""
 
     step_s: Array

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
 
 from meshwright.domain.layout import Full, NoRecompute, Selective
 from meshwright.perf.activations import (
@@ -40,8 +40,7 @@ OFFLOAD_BUFFERS = 2.0
 runs: they are fetched when their layer does (torch.autograd.graph.save_on_cpu)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class Settings(Struct, frozen=True, kw_only=True):
     """Knobs that are the same for a whole column: schedule, treatments, switches."""
 
     schedule: str
@@ -55,8 +54,7 @@ class Settings:
     """Kernels that the layouts name (``domain.kernels``)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KindCosts:
+class KindCosts(Struct, frozen=True, kw_only=True):
     """One kind of layer; tuples run over the treatments of the settings."""
 
     time: LayerTime
@@ -65,8 +63,7 @@ class KindCosts:
     transient_bytes: tuple[Array, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkCosts:
+class WorkCosts(Struct, frozen=True, kw_only=True):
     """All that one micro-batch costs on a rank."""
 
     shape: WorkShape

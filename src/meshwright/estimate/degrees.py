@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
 
 from meshwright.perf.arrays import Array, Number, array
 
@@ -21,10 +22,10 @@ WORDS = {
     "microbatch_sequences": "mb", "num_microbatches": "m",
 }
 """Field of ``Layout`` and ``Degrees`` -> word of a table's column: those of a label, and the ranks over which a state is split."""
+_degrees = attrgetter(*WORDS)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Degrees:
+class Degrees(Struct, frozen=True, kw_only=True):
     """Degrees of layouts; numbers or columns."""
 
     tensor_parallel: Array
@@ -78,7 +79,8 @@ def degrees_of(layout: Layout) -> Degrees:
 
 def columns_of(layouts: Sequence[Layout]) -> dict[str, Array]:
     """The degrees of many layouts as columns by word."""
-    return {word: np.array([float(getattr(layout, name)) for layout in layouts]) for name, word in WORDS.items()}
+    columns = np.array([_degrees(layout) for layout in layouts], dtype=np.float64).reshape(-1, len(WORDS)).T
+    return dict(zip(WORDS.values(), np.ascontiguousarray(columns), strict=True))
 
 
 def sharded(stage: Number, ranks: Number) -> dict[str, Array]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
 
 from meshwright.domain.kernels import with_kernels
 from meshwright.estimate.combine import StateCosts, StepTime, pipeline_time, state_costs, step_time
@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from meshwright.perf.arrays import Array
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Evaluation:
+class Evaluation(Struct, frozen=True, kw_only=True):
     """Everything that was computed about a layout, so that an explanation is a print-out."""
 
     settings: Settings
@@ -61,7 +60,7 @@ class Evaluation:
         """
         ahead, behind = stage_seconds(self.costs, self.composition)
         both = ahead.plus(behind)
-        return seconds(**{field.name: self.of_busiest(getattr(both, field.name)) for field in fields(both)})
+        return seconds(**{name: self.of_busiest(getattr(both, name)) for name in both.__struct_fields__})
 
 
 def settings_of(layout: Layout) -> Settings:

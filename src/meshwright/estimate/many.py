@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import replace
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import structs
 
 from meshwright.domain.kernels import with_kernels
 from meshwright.estimate.combine import pipeline_time, state_costs, step_time
@@ -46,7 +46,7 @@ def evaluate_many(case: Case, layouts: Sequence[Layout]) -> tuple[Array, Array]:
     """
     groups: defaultdict[Settings, list[int]] = defaultdict(list)
     for index, layout in enumerate(layouts):
-        groups[replace(settings_of(layout), treatments=())].append(index)
+        groups[structs.replace(settings_of(layout), treatments=())].append(index)
     step_s, reserved = np.zeros(len(layouts)), np.zeros(len(layouts))
     for settings, members in groups.items():
         times, bytes_ = _evaluate_group(case, settings, [layouts[index] for index in members])
@@ -76,7 +76,7 @@ def _inputs(case: Case, settings: Settings, layouts: Sequence[Layout], degrees: 
     _, first, key = np.unique(keys, axis=1, return_index=True, return_inverse=True)
     own = [treatments_of(layout.recompute) for layout in layouts]
     every = {treatment: number for number, treatment in enumerate(dict.fromkeys(each for several in own for each in several))}
-    found = stage_inputs(work_costs(case, replace(settings, treatments=tuple(every)), take(degrees, first)))
+    found = stage_inputs(work_costs(case, structs.replace(settings, treatments=tuple(every)), take(degrees, first)))
     table = Table.joined([Table(under(found, number), len(first)) for number in range(len(every))])
     slots = zip_longest(*own, fillvalue=own[0][0])
     return together([table.take(np.array([every[each] for each in slot]) * len(first) + key.reshape(-1)) for slot in slots])
@@ -96,8 +96,8 @@ def _padded(composition: Composition, slots: int) -> Composition:
     none = (None,) * (slots - len(composition.counts))
     uneven = composition.uneven
     if uneven is not None:
-        uneven = replace(uneven, layers=(*uneven.layers, *none))
-    return replace(composition, counts=(*composition.counts, *none), uneven=uneven)
+        uneven = structs.replace(uneven, layers=(*uneven.layers, *none))
+    return structs.replace(composition, counts=(*composition.counts, *none), uneven=uneven)
 
 
 def _pipeline_key(layout: Layout) -> tuple[object, ...]:

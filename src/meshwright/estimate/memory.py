@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
 
 from meshwright.perf.activations import piled_bytes
 from meshwright.perf.arrays import Array, Number, array
@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from meshwright.perf.operators import WorkShape
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ActivationMemory:
+class ActivationMemory(Struct, frozen=True, kw_only=True):
     """What micro-batches in flight keep, and the working set on top; per row."""
 
     activations: Array
@@ -35,8 +34,7 @@ class ActivationMemory:
     """Micro-batches in flight, in whole stages."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StageMemory:
+class StageMemory(Struct, frozen=True, kw_only=True):
     """Bytes per row."""
 
     parameters: Array

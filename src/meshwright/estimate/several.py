@@ -4,8 +4,9 @@ side."""
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
+
+from msgspec import structs
 
 from meshwright.domain.kernels import with_kernels
 from meshwright.estimate.degrees import Degrees, columns_of
@@ -51,7 +52,7 @@ def evaluations(case: Case, layouts: Sequence[Layout]) -> list[Evaluation]:
     """
     groups: defaultdict[Settings, list[int]] = defaultdict(list)
     for index, layout in enumerate(layouts):
-        groups[replace(settings_of(layout), treatments=())].append(index)
+        groups[structs.replace(settings_of(layout), treatments=())].append(index)
     found: dict[int, Evaluation] = {}
     for settings, members in groups.items():
         own = [layouts[index] for index in members]
@@ -66,7 +67,7 @@ def _group(case: Case, settings: Settings, layouts: Sequence[Layout]) -> list[Ev
     compositions = [composition_of(case, layout) for layout in layouts]
     spread = [_spread(each, layout, every) for each, layout in zip(compositions, layouts, strict=True)]
     columns = evaluate_columns(
-        case, replace(settings, treatments=every), Degrees.of(columns_of(layouts)), stack(spread, len(case.model.kinds))
+        case, structs.replace(settings, treatments=every), Degrees.of(columns_of(layouts)), stack(spread, len(case.model.kinds))
     )
     fitted = with_kernels(case, compiled=settings.compiled, attention=settings.attention)
     return [
@@ -79,9 +80,9 @@ def _spread(composition: Composition, layout: Layout, every: tuple[Treatment, ..
     """A composition whose counts stand under the treatments of all layouts."""
     place = [every.index(each) for each in treatments_of(layout.recompute)]
     uneven = composition.uneven
-    return replace(
+    return structs.replace(
         composition, counts=_placed(composition.counts, place, len(every)),
-        uneven=None if uneven is None else replace(uneven, layers=_placed(uneven.layers, place, len(every))),
+        uneven=None if uneven is None else structs.replace(uneven, layers=_placed(uneven.layers, place, len(every))),
     )
 
 
@@ -110,11 +111,11 @@ def _alone(case: Case, columns: Evaluation, number: int, layout: Layout, composi
 def _under(costs: WorkCosts, place: Sequence[int]) -> WorkCosts:
     """Costs under some treatments alone."""
     kinds = tuple(
-        replace(
+        structs.replace(
             kind, recompute=tuple(kind.recompute[at] for at in place), saved_bytes=tuple(kind.saved_bytes[at] for at in place),
             transient_bytes=tuple(kind.transient_bytes[at] for at in place),
         )
         for kind in costs.kinds
     )
-    return replace(costs, kinds=kinds)
+    return structs.replace(costs, kinds=kinds)
 

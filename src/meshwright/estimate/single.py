@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
+from msgspec import structs
 
 from meshwright.domain import estimate as values
 from meshwright.domain.layout import Full, NoRecompute, Selective
@@ -208,9 +208,9 @@ def with_bubble(evaluation: Evaluation, bubble_s: float | None) -> Evaluation:
     before = time.step_s - time.stall_s - time.straggler_s
     after = before - time.pipeline.bubble_s + bubble
     straggler = time.straggler_s * after / before
-    pipeline = replace(time.pipeline, bubble_s=bubble)
+    pipeline = structs.replace(time.pipeline, bubble_s=bubble)
     step_s = after + straggler + time.stall_s
-    return replace(evaluation, time=replace(time, step_s=step_s, straggler_s=straggler, pipeline=pipeline))
+    return structs.replace(evaluation, time=structs.replace(time, step_s=step_s, straggler_s=straggler, pipeline=pipeline))
 
 
 def _peak_dtype(case: Case) -> str:

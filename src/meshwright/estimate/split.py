@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct, structs
 
 from meshwright.domain.layout import Full, Grid, Mixed, NoRecompute, Selective
 from meshwright.domain.model import Mlp
@@ -26,8 +26,7 @@ Split = Grid
 KEPT = NoRecompute()
 
 
-@dataclass(frozen=True, slots=True)
-class Uneven:
+class Uneven(Struct, frozen=True):
     """What stands on each chunk, of the splits whose chunks are not alike on some stage."""
 
     layers: tuple[NDArray[np.float64] | None, ...]
@@ -36,8 +35,7 @@ class Uneven:
     """Which of the splits a column has, -1 where its chunks are alike: ``[column]``, of one composition ``[1]``."""
 
 
-@dataclass(frozen=True, slots=True)
-class Composition:
+class Composition(Struct, frozen=True):
     """Stages of a pipeline by what stands on them; alike stages are one row, the lowest of them standing for all.
 
     The lowest stage of a kind holds most micro-batches in flight, so the maximum over rows is the maximum over stages. Where chunks
@@ -206,9 +204,7 @@ def _placed(model: Model, split: Split, *, folded: bool) -> tuple[NDArray[np.flo
     ``[chunk, stage]``."""
     chunks, stages = len(split), len(split[0])
     extra = len(model.mtp_kinds)
-    own = np.zeros((model.num_layers + extra, len(model.kinds)))
-    own[np.arange(len(own)), (*model.pattern, *model.mtp_kinds)] = 1.0
-    prefix = np.concatenate([np.zeros((1, len(model.kinds))), np.cumsum(own, axis=0)])
+    prefix = _before(model)
     layers = np.array(split, dtype=np.int64)
     if folded:
         layers[1::2] = layers[1::2, ::-1]
@@ -218,6 +214,16 @@ def _placed(model: Model, split: Split, *, folded: bool) -> tuple[NDArray[np.flo
     if folded:
         begin[1::2], end[1::2] = begin[1::2, ::-1].copy(), end[1::2, ::-1].copy()
     return prefix, begin, end
+
+
+@lru_cache(maxsize=64)
+def _before(model: Model) -> NDArray[np.float64]:
+    """Layers of each kind before every position of the model, ``[position, kind]``."""
+    own = np.zeros((model.num_layers + len(model.mtp_kinds), len(model.kinds)))
+    own[np.arange(len(own)), (*model.pattern, *model.mtp_kinds)] = 1.0
+    prefix = np.concatenate([np.zeros((1, len(model.kinds))), np.cumsum(own, axis=0)])
+    prefix.flags.writeable = False
+    return prefix
 
 
 def last_stage(stages: int, chunks: int, *, folded: bool) -> int:
@@ -357,7 +363,7 @@ def take_columns(composition: Composition, index: NDArray[np.int64]) -> Composit
         stage=composition.stage[:, index], multiplicity=composition.multiplicity[:, index],
         counts=tuple(None if count is None else count[:, :, index] for count in composition.counts),
         embedding=composition.embedding[:, index], head=composition.head[:, index],
-        uneven=None if composition.uneven is None else replace(composition.uneven, split=composition.uneven.split[index]),
+        uneven=None if composition.uneven is None else structs.replace(composition.uneven, split=composition.uneven.split[index]),
     )
 
 
@@ -366,6 +372,6 @@ def treated(composition: Composition, treatment: int, number: int) -> Compositio
     layers, uneven = composition.kind_counts(), composition.uneven
     if uneven is not None:
         own = sum(each for each in uneven.layers if each is not None)
-        uneven = replace(uneven, layers=tuple(np.asarray(own) if index == treatment else None for index in range(number)))
+        uneven = structs.replace(uneven, layers=tuple(np.asarray(own) if index == treatment else None for index in range(number)))
     counts = tuple(layers if index == treatment else None for index in range(number))
-    return replace(composition, counts=counts, uneven=uneven)
+    return structs.replace(composition, counts=counts, uneven=uneven)

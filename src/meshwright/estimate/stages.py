@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
+from msgspec import Struct, structs
 
 from meshwright.estimate.costs import vocabulary_rows
 from meshwright.perf.arrays import Array, array
@@ -29,8 +29,7 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KindInputs:
+class KindInputs(Struct, frozen=True, kw_only=True):
     """What stages need of one kind of layer; tuples run over the treatments of the settings."""
 
     forward_s: Array
@@ -43,8 +42,7 @@ class KindInputs:
     transient_bytes: tuple[Array, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StageInputs:
+class StageInputs(Struct, frozen=True, kw_only=True):
     """The sums of ``WorkCosts`` that stages are made of: few enough to be gathered for a column of stages."""
 
     kinds: tuple[KindInputs, ...]
@@ -88,8 +86,8 @@ Treated = tuple[tuple[Array, Array, Array], ...]
 
 def untreated(inputs: StageInputs) -> StageInputs:
     """The inputs that are the same under every treatment."""
-    kinds = tuple(replace(kind, again_s=(), saved_bytes=(), transient_bytes=()) for kind in inputs.kinds)
-    return replace(inputs, kinds=kinds)
+    kinds = tuple(structs.replace(kind, again_s=(), saved_bytes=(), transient_bytes=()) for kind in inputs.kinds)
+    return structs.replace(inputs, kinds=kinds)
 
 
 def treated(inputs: StageInputs, treatment: int) -> Treated:
@@ -105,26 +103,25 @@ def under(inputs: StageInputs, treatment: int) -> StageInputs:
 def treated_as(inputs: StageInputs, own: Treated) -> StageInputs:
     """Inputs with those of one treatment."""
     kinds = tuple(
-        replace(kind, again_s=(again,), saved_bytes=(saved,), transient_bytes=(working,))
+        structs.replace(kind, again_s=(again,), saved_bytes=(saved,), transient_bytes=(working,))
         for kind, (again, saved, working) in zip(inputs.kinds, own, strict=True)
     )
-    return replace(inputs, kinds=kinds)
+    return structs.replace(inputs, kinds=kinds)
 
 
 def together(each: Sequence[StageInputs]) -> StageInputs:
     """The inputs of several treatments, of which each has one."""
     kinds = tuple(
-        replace(
+        structs.replace(
             kinds[0], again_s=tuple(kind.again_s[0] for kind in kinds), saved_bytes=tuple(kind.saved_bytes[0] for kind in kinds),
             transient_bytes=tuple(kind.transient_bytes[0] for kind in kinds),
         )
         for kinds in zip(*(inputs.kinds for inputs in each), strict=True)
     )
-    return replace(each[0], kinds=kinds)
+    return structs.replace(each[0], kinds=kinds)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StageCosts:
+class StageCosts(Struct, frozen=True, kw_only=True):
     """Rows of a composition, for one micro-batch: ``[row]`` or ``[row, column]``."""
 
     forward_s: Array
@@ -141,8 +138,7 @@ class StageCosts:
     """What the micro-batch before leaves behind."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StageParameters:
+class StageParameters(Struct, frozen=True, kw_only=True):
     """Parameters of a rank of each row, before data-parallel sharding."""
 
     dense: Array

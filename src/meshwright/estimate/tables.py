@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from copy import copy
-from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 import numpy as np
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -73,8 +73,8 @@ class _Rebuilding:
             return self._rows[begin : self._at].reshape(*above, -1)
         if isinstance(value, tuple):
             return tuple(self.of(each) for each in value)
-        if is_dataclass(value):
-            return type(value)(**{field.name: self.of(getattr(value, field.name)) for field in fields(value)})  # type: ignore[misc]
+        if isinstance(value, Struct):
+            return type(value)(**{name: self.of(getattr(value, name)) for name in value.__struct_fields__})
         return value
 
 
@@ -85,9 +85,9 @@ def _arrays(value: Any) -> Iterator[Floats]:
     elif isinstance(value, tuple):
         for each in value:
             yield from _arrays(each)
-    elif is_dataclass(value):
-        for field in fields(value):
-            yield from _arrays(getattr(value, field.name))
+    elif isinstance(value, Struct):
+        for name in value.__struct_fields__:
+            yield from _arrays(getattr(value, name))
 
 
 def _block(values: Floats, columns: int) -> Floats:
@@ -111,6 +111,6 @@ def _column(value: Any, number: int, rows: int | None) -> Any:
         return value[:rows, at] if value.ndim > 1 else value[at, ...]
     if isinstance(value, tuple):
         return tuple(_column(each, number, rows) for each in value)
-    if is_dataclass(value):
-        return type(value)(**{field.name: _column(getattr(value, field.name), number, rows) for field in fields(value)})  # type: ignore[misc]
+    if isinstance(value, Struct):
+        return type(value)(**{name: _column(getattr(value, name), number, rows) for name in value.__struct_fields__})
     return value

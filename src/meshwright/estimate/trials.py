@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
 
 from meshwright.domain.memory_reading import MemoryReading
 from meshwright.estimate.degrees import Degrees, columns_of
@@ -25,8 +26,7 @@ if TYPE_CHECKING:
 FULLEST_DEVICE = MemoryReading()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trials:
+class Trials(Struct, frozen=True, kw_only=True):
     """Figures of n layouts under k trial values of the constants, ``[layout, trial]``."""
 
     step_s: Array

@@ -7,6 +7,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
+from msgspec import Struct
+
 from meshwright.documents.quoting import require_text
 from meshwright.documents.source import File, Source
 from meshwright.domain.kernels import running
@@ -33,8 +35,7 @@ Noticed = Literal["parse", "start", "step", "never"]
 Values = Mapping[str, object]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class Options(Struct, frozen=True, kw_only=True):
     """What an export may add to a layout; the layout alone is enough."""
 
     estimate: Estimate | None = None
@@ -50,8 +51,7 @@ class Options:
 DEFAULTS = Options()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limit:
+class Limit(Struct, frozen=True, kw_only=True):
     """One validity rule of a framework: an identifier, its own words, and the values where it is broken.
 
     ``words`` is the framework's message with its values in braces; ``broken`` gives those values, or None where the
@@ -71,8 +71,7 @@ class Limit:
         return None if values is None else Message(self.id, self.words, values, path=self.path)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Check:
+class Check(Struct, frozen=True, kw_only=True):
     """A rule about files: what a framework takes although it is wrong, what the launch lacks, what contradicts itself.
 
     ``find`` gives the values of the words for each place where the rule is broken; ``value`` and ``expected`` among them

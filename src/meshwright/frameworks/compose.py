@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
+
+from msgspec import Struct, field
 
 from meshwright.documents.source import UNKNOWN, Source
 from meshwright.errors import InputError, Message
@@ -22,8 +23,7 @@ Truth: TypeAlias = bool
 """The types, where methods of ``Values`` have their names."""
 
 
-@dataclass(slots=True, kw_only=True)
-class Values:
+class Values(Struct, kw_only=True):
     """Typed values of a source for one release. What is wrong is noted once in ``messages`` and reads as absent."""
 
     source: Source

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from meshwright.documents.tree import TreeDocument
 from meshwright.errors import InputError, Message, fault
@@ -30,8 +32,7 @@ SHARDING = frozenset({"zero", "overlap"})
 SWITCHES = frozenset({"true", "false"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Edit:
+class Edit(Struct, frozen=True, kw_only=True):
     """One key of a file with its value before and after (None: it does not stand there)."""
 
     key: str
@@ -44,8 +45,7 @@ class Edit:
     """What the change means for a run that resumes."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Edited:
+class Edited(Struct, frozen=True, kw_only=True):
     """Files with another layout."""
 
     files: tuple[File, ...]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct, field
 
 if TYPE_CHECKING:
     from meshwright.domain.layout import Layout
@@ -14,8 +15,7 @@ CUDA, CUDA_NEW, NPU, MINDSPORE = "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"
 """Variables that allocators read: PyTorch's on GPUs under its old and its new name, on Ascend, and MindSpore's."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Remedy:
+class Remedy(Struct, frozen=True, kw_only=True):
     """What a framework has against memory that is no edit of a layout, and is not predicted."""
 
     phase: Literal["loss", "gather"]
@@ -27,8 +27,7 @@ class Remedy:
     """Where the switch is on, memory is larger."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PackingLimit:
+class PackingLimit(Struct, frozen=True, kw_only=True):
     """How a trainer packs samples into micro-batches, as its files say it."""
 
     key: str
@@ -39,8 +38,7 @@ class PackingLimit:
     """Tokens that the fullest micro-batch has under a limit."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
+class Facts(Struct, frozen=True, kw_only=True):
     """Facts of a framework, of which most are what PyTorch does by itself."""
 
     stages_inside_replicas: bool = False

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
 
 from meshwright.domain.layout import Layout
 
@@ -18,8 +19,7 @@ NOT = {True: False, False: True}
 _PLAIN = Layout()
 
 
-@dataclass(frozen=True, slots=True)
-class Says:
+class Says(Struct, frozen=True):
     """A key and what it says: a knob of ``Layout`` (``overlap.tensor`` for one of its overlaps), or what follows from a plan.
 
     A knob is read back by the same row; what a function gives is only written.

@@ -5,10 +5,11 @@ Frameworks fill in a ``Manual``; the wording is the same for all of them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from functools import cache
 from math import ceil
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, structs
 
 from meshwright.documents import quoting
 from meshwright.documents.quoting import Shell, Written
@@ -29,8 +30,7 @@ SHORT_RUN = 50
 """Optimizer steps where the training names no tokens: enough to see the throughput."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Variable:
+class Variable(Struct, frozen=True, kw_only=True):
     """One environment variable: its value (None: must not be set) and why."""
 
     name: str
@@ -39,8 +39,7 @@ class Variable:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Blank:
+class Blank(Struct, frozen=True, kw_only=True):
     """A shell variable to fill in: its default, and what it is."""
 
     name: str
@@ -49,8 +48,7 @@ class Blank:
     what: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Switch:
+class Switch(Struct, frozen=True, kw_only=True):
     """Something that may be faster but is off, its risk level, and what it does."""
 
     name: str
@@ -58,8 +56,7 @@ class Switch:
     what: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Manual:
+class Manual(Struct, frozen=True, kw_only=True):
     """What a README and a launch script say beyond the plan."""
 
     title: str
@@ -77,8 +74,7 @@ class Manual:
     """Where the files stand for something that they do not say exactly, and what the framework has no key for."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Launch:
+class Launch(Struct, frozen=True, kw_only=True):
     """A command that every node runs."""
 
     checkout: str = ""
@@ -96,7 +92,7 @@ TORCHRUN = (
 
 def readme(case: Case, layout: Layout, options: Options, manual: Manual) -> File:
     """``README.md`` beside the files."""
-    manual = replace(manual, probe="") if options.is_probe else manual
+    manual = structs.replace(manual, probe="") if options.is_probe else manual
     values = {**common_values(case, layout, options), "manual": manual}
     return File(path="README.md", text=template("README.md.j2").render(values))
 

@@ -6,9 +6,10 @@ with another has that one's. A framework without any row, such as a plugin's, is
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache, partial
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from meshwright.domain.mixers import MIXER_NAMES
 from meshwright.errors import Message
@@ -23,8 +24,7 @@ CLASS, CORE = "class", "core"
 """Parts that stand for every class of transformers, and for what another framework builds."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Builder:
+class Builder(Struct, frozen=True, kw_only=True):
     """A part that a framework has: since its first release, or one, until its last, or one."""
 
     framework: str

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from meshwright.domain.layout import Selective
 
@@ -13,8 +14,7 @@ if TYPE_CHECKING:
     from meshwright.domain.model import Attention
 
 
-@dataclass(frozen=True, slots=True)
-class Planned:
+class Planned(Struct, frozen=True):
     """A case, a layout for it, and the release of the framework that is to run them."""
 
     case: Case

@@ -7,9 +7,10 @@ words; for a rule that really computes something it is a function. Rows stand in
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from string import Formatter
 from typing import TYPE_CHECKING, TypeAlias
+
+from msgspec import Struct, field
 
 from meshwright.frameworks.base import Check, Limit, Noticed, Values
 from meshwright.frameworks.planned import Planned
@@ -28,8 +29,7 @@ Finder: TypeAlias = "Callable[[Reading, Case | None], Iterable[Values]]"
 Test: TypeAlias = "Callable[[object], object]"
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(Struct, frozen=True):
     """What a framework refuses of a plan."""
 
     name: str
@@ -78,8 +78,7 @@ def _values(found: object) -> Values | None:
     return found if isinstance(found, Mapping) else {} if found else None
 
 
-@dataclass(frozen=True, slots=True)
-class At:
+class At(Struct, frozen=True):
     """A setting at which a mistake is found: a key, or ``$VARIABLE`` of the environment.
 
     It is found where the key stands there and its value passes ``test``, where each of ``beside`` stands there too (or passes
@@ -99,8 +98,7 @@ Given: TypeAlias = "Callable[[Reading, str], object]"
 """Whether a key stands in the files, as a framework counts it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Mistake:
+class Mistake(Struct, frozen=True):
     """What a framework takes of files although it is wrong, what contradicts itself, what the launch lacks."""
 
     name: str

@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from msgspec import Struct
+
 from meshwright.errors import did_you_mean, fault
 from meshwright.frameworks.tables import rows
 
@@ -19,8 +21,7 @@ Kind = Literal["switch", "int", "float", "bool", "str", "ints", "floats", "strs"
 KINDS = frozenset(get_args(Kind))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Key:
+class Key(Struct, frozen=True, kw_only=True):
     """A key of a framework over a span of its releases (indices, both included)."""
 
     name: str

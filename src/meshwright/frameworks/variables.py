@@ -7,10 +7,11 @@ What one framework needs is its own rule.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
 
 from meshwright.readers.safe import load_shipped
 
@@ -32,8 +33,7 @@ _BRANCH = re.compile(r"^[ \t]*(?:else|elif|fi|esac)\b|;;|\|\||&&|^[ \t]*(?:funct
 """What parts two values of which only one may be set."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Habit:
+class Habit(Struct, frozen=True, kw_only=True):
     """A variable with values that should not stay, and what they do."""
 
     id: str

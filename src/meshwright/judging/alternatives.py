@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct, structs
 
 from meshwright.estimate.certainty import expected_s
 from meshwright.estimate.many import evaluate_many
@@ -39,8 +39,7 @@ FITTING, NEAR = (0.0, 1.0), (1.0, 1.15)
 """Memory over capacity between which a winner is kept: those that fit, and those that refinement may bring in."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Alternative:
+class Alternative(Struct, frozen=True, kw_only=True):
     """The fitting layout that answers a question and is expected to be fastest; where none fits, the least demanding."""
 
     label: str
@@ -52,8 +51,7 @@ class Alternative:
     fits: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Found:
+class _Found(Struct, frozen=True, kw_only=True):
     step_s: float
     expected_step_s: float
     reserved_bytes: float
@@ -110,7 +108,7 @@ class _Pool:
 
 def coarse(space: Space, micro_batches: tuple[int, ...]) -> Space:
     """The grid with few micro-batches (those of the guides) and few shard groups."""
-    return replace(
+    return structs.replace(
         space, microbatches=tuple(mb for mb in space.microbatches if mb in micro_batches),
         shard_options=tuple(option for option in SHARDINGS if option in space.shard_options),
     )

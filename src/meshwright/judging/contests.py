@@ -6,8 +6,9 @@ A side is right where its rule stands (``STANDS``): no second measure, so a rule
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, structs
 
 from meshwright.catalog.guides import guides
 from meshwright.judging.finding import STANDS, Decision, Disagreement, Figure, Judgement, Side, number, ratio
@@ -25,8 +26,7 @@ if TYPE_CHECKING:
 SMALL_PARAMETERS = 10e9
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Contest:
+class Contest(Struct, frozen=True, kw_only=True):
     """Rules on one topic that cannot all be followed."""
 
     topic: str
@@ -46,7 +46,7 @@ def contests(facts: Facts) -> tuple[Contest, ...]:
     if facts.parameters < SMALL_PARAMETERS:
         return CONTESTS
     return tuple(
-        replace(each, rules=(*each.rules[:-1], "playbook.poor-full-recompute")) if each.topic == "recompute" else each
+        structs.replace(each, rules=(*each.rules[:-1], "playbook.poor-full-recompute")) if each.topic == "recompute" else each
         for each in CONTESTS
     )
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from itertools import compress
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from meshwright.errors import Message
 from meshwright.estimate.naming import name_of
@@ -34,8 +36,7 @@ ANYONE = Functions()
 """A framework that runs everything."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trial:
+class Trial(Struct, frozen=True, kw_only=True):
     """Another layout of the same case, estimated, with the framework's rules that refuse it."""
 
     layout: Layout

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from meshwright.domain.layout import Full, Layout, NoRecompute, Overlap, Selective, whole
 from meshwright.search import layout_refusals
@@ -24,8 +26,7 @@ DEGREES = {
 OFF = Overlap(gradient_reduce=False, parameter_gather=False, tensor=False, point_to_point=False, expert=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Neighbour:
+class Neighbour(Struct, frozen=True, kw_only=True):
     """A layout one step away, or why there is none."""
 
     knob: str

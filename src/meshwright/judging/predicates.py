@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from meshwright.judging.facts import Facts
 from meshwright.judging.finding import Ruling, number, ratio, size
@@ -70,8 +72,7 @@ def expected_change(facts: Facts, one: Alternative, other: Alternative) -> str:
     return change(facts, one.expected_step_s, other.expected_step_s)
 
 
-@dataclass(frozen=True, slots=True)
-class Against:
+class Against(Struct, frozen=True):
     """One trial against another, as plans are ranked: what is expected of both, and one that fits before one that does not."""
 
     ratio: float

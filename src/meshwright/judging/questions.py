@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec import Struct
 
 from meshwright.domain.layout import Full, Mixed, Selective
 
@@ -25,8 +25,7 @@ START_PARAMETERS = 4e9
 LONG_TOKENS = 8192
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Columns:
+class Columns(Struct, frozen=True, kw_only=True):
     """Knobs of evaluated layouts."""
 
     tp: Any

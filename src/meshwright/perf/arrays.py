@@ -6,16 +6,14 @@ explained alone agrees with the same layout inside a column of a million.
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
+from msgspec import Struct, structs
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
-
-    Record = TypeVar("Record", bound=DataclassInstance)
+    Record = TypeVar("Record", bound=Struct)
 
 Array: TypeAlias = NDArray[np.float64]
 Number: TypeAlias = float | int | NDArray[Any]
@@ -32,9 +30,9 @@ def ceil_divide(value: Number, by: Number) -> Array:
 
 
 def take(record: Record, index: NDArray[Any]) -> Record:
-    """Chosen columns of a dataclass of arrays; the column is the last dimension, numbers stay numbers."""
-    chosen = {field.name: pick(getattr(record, field.name), index) for field in fields(record)}
-    return replace(record, **chosen)
+    """Chosen columns of a record of arrays; the column is the last dimension, numbers stay numbers."""
+    chosen = {name: pick(getattr(record, name), index) for name in record.__struct_fields__}
+    return structs.replace(record, **chosen)
 
 
 def pick(values: Array, index: NDArray[Any]) -> Array:

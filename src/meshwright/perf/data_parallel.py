@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
 
 from meshwright.domain.mesh import group
 from meshwright.perf.arrays import Array, array
@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from meshwright.domain.case import Case
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Synchronisation:
+class Synchronisation(Struct, frozen=True, kw_only=True):
     """Seconds of one gradient reduction and one parameter gather of all parameters of a rank; columns."""
 
     scatter_s: Array

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
 
 from meshwright.perf.arrays import Array, Number, array
 from meshwright.perf.collectives import all_gather_s, all_reduce_s, reduce_scatter_s
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from meshwright.perf.placement import Groups
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EndTime:
+class EndTime(Struct, frozen=True, kw_only=True):
     """Forward and backward of an end of the model, and the weight-gradient share of its backward."""
 
     forward: Seconds

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct, field, structs
 
 from meshwright.perf.arrays import Array, Number, array
 from meshwright.perf.collectives import (
@@ -33,8 +34,7 @@ ELEMENT_BYTES = 2.0
 """Activations travel in BF16."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Exposed:
+class Exposed(Struct, frozen=True, kw_only=True):
     """Seconds of one sort of communication that nothing hides, and how much the hidden part slows compute."""
 
     forward: Array
@@ -197,7 +197,8 @@ def context_s(
         beside = context_s(
             replace(kind, mixer=None), case, shape, groups, attention_forward, attention_backward, context_kind=context_kind
         )
-        return replace(own, forward=own.forward + beside.forward, backward=own.backward + beside.backward, again=beside.again)
+        forward, backward = own.forward + beside.forward, own.backward + beside.backward
+        return structs.replace(own, forward=forward, backward=backward, again=beside.again)
     if kind.attention is None:
         return nothing()
     cluster, constants, group = case.cluster, case.calibration.constants, groups.context

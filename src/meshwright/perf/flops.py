@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
 
 from meshwright.perf.attention import (
     attention_flops,
@@ -29,8 +30,7 @@ ATTENTION_PASSES = 3.0
 """Forward, and twice as much backward."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SequenceFlops:
+class SequenceFlops(Struct, frozen=True, kw_only=True):
     """Forward FLOPs of one sequence: products with weights, the attention core, and the output layer."""
 
     products: float

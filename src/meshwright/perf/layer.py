@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
 
 from meshwright.perf.adapters import KERNELS_BACKWARD, KERNELS_FORWARD, adapted_widths, adapter_s
 from meshwright.perf.arrays import Array, array
@@ -36,8 +36,7 @@ ALIGNED_ELEMENTS = 8
 """16-bit elements in the 16 bytes to which the operands of a batched product must be aligned for the matrix units."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pieces:
+class Pieces(Struct, frozen=True, kw_only=True):
     """Device seconds of the operators of a layer, by sort of work; ``forward_of`` maps a recompute module to its forward."""
 
     products_forward: Array
@@ -55,8 +54,7 @@ class Pieces:
     forward_of: dict[str, Array]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LayerTime:
+class LayerTime(Struct, frozen=True, kw_only=True):
     """Forward and backward of one layer; ``weight_gradient_s`` is the part of the backward that may wait (zero bubble)."""
 
     forward: Seconds

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
 
 from meshwright.domain.model import MixtureOfExperts
 from meshwright.perf.arrays import Array, Number, array
@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from meshwright.domain.model import Attention, CompressedAttention, LayerKind, Mlp, Model
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkShape:
+class WorkShape(Struct, frozen=True, kw_only=True):
     """What one rank works on in one micro-batch. Every field is a number or a column."""
 
     sequences: Array
@@ -69,8 +68,7 @@ def work_shape(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Product:
+class Product(Struct, frozen=True, kw_only=True):
     """One matrix product (rows, inner) x (inner, columns), ``groups`` of them where experts are grouped."""
 
     name: str

@@ -6,11 +6,11 @@ them, and routed experts, which are split over expert- and expert-tensor-paralle
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from meshwright.domain.model import Mlp
 from meshwright.perf.mixers import mixer_weights
@@ -24,8 +24,7 @@ Count: TypeAlias = int | np.integer[Any] | npt.NDArray[np.int64]
 """A whole number, or a column of them (not of floats: division is exact)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ParameterCounts:
+class ParameterCounts(Struct, frozen=True, kw_only=True):
     """Parameters on one rank. ``sharded`` and ``routed`` are already divided; adding counts adds each bucket."""
 
     sharded: Count = 0

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
 
 from meshwright.domain.mesh import Group, group
 from meshwright.perf.arrays import Array, Number, array
@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from meshwright.domain.cluster import Cluster
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Groups:
+class Groups(Struct, frozen=True, kw_only=True):
     """The communicators inside a layer and between stages; all fields hold columns."""
 
     tensor: Group

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from meshwright.perf.arrays import Array, Number, array
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seconds:
+class Seconds(Struct, frozen=True, kw_only=True):
     """Exposed seconds of some work on one rank: compute, and the communication and host time that nothing hides."""
 
     compute: Array

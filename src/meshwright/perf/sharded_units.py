@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
 
 from meshwright.domain.mesh import group
 from meshwright.perf.arrays import Array, array
@@ -22,8 +22,7 @@ CAST, GATHERED, SCATTERED = "cast", "gathered", "scattered"
 """Kinds of passes around messages: a profile may have timed casts alone."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnitTimes:
+class UnitTimes(Struct, frozen=True, kw_only=True):
     """Seconds of all units of a rank, once each; columns."""
 
     gather_s: Array
@@ -110,8 +109,7 @@ def unit_times(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnitCounts:
+class UnitCounts(Struct, frozen=True, kw_only=True):
     """How often units gather and reduce in a step; columns."""
 
     forward_gathers: Array

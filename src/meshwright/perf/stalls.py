@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
 
 from meshwright.perf.arrays import Array, Number, array
 
@@ -20,8 +20,7 @@ LOAD_POWER = 16.0
 """Sharpness of a threshold on nodes, domains or micro-batches, which differ by factors of two."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Load:
+class Load(Struct, frozen=True, kw_only=True):
     """What decides whether pipeline messages stall; numbers or columns."""
 
     nodes: Array

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
 
 from meshwright.perf.arrays import Array, array
 from meshwright.perf.elementwise import memory_bound_s
@@ -19,8 +19,7 @@ ADAM_BYTES = 8.0
 """Two moments in FP32: what ``plain_update_bytes`` is of."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shards:
+class Shards(Struct, frozen=True, kw_only=True):
     """Over how many ranks each state is split, for dense parameters and for experts; columns."""
 
     optimizer: Array
@@ -33,8 +32,7 @@ class Shards:
         return np.minimum(shards, self.expert_data_parallel)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class States:
+class States(Struct, frozen=True, kw_only=True):
     """Bytes of a rank's training state, and how many parameters its optimizer updates."""
 
     parameter_bytes: Array

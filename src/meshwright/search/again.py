@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, structs
 
 from meshwright.search.finalists import Finalists
 from meshwright.search.grid import Counts, Grid
-from meshwright.search.refine import MODULE_SETS, can_recompute
+from meshwright.search.refine import module_sets
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -22,8 +23,7 @@ KEPT = 30
 """Best layouts kept of each set, and refined candidates of which the last is a bar."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Bar:
+class _Bar(Struct, frozen=True):
     """What a pool has found, and what was known before: later than that, a layout is not among the best."""
 
     pool: Finalists
@@ -49,7 +49,7 @@ def again(pool: Finalists, leaders: Sequence[Candidate]) -> list[Candidate]:
         return []
     latest_s = pool.expected_s(leaders[KEPT - 1]) if len(leaders) >= KEPT else math.inf
     sets = tuple(_sets(space))
-    wider = replace(space, treatments=("selective",) * len(sets), module_sets=sets)
+    wider = structs.replace(space, treatments=("selective",) * len(sets), module_sets=sets)
     legal = ground.within(wider, latest_s) if sets else None
     if legal is None:
         return []
@@ -60,11 +60,11 @@ def again(pool: Finalists, leaders: Sequence[Candidate]) -> list[Candidate]:
     for rows in Grid(wider, Counts(rejected=Counter()), legal, pool.overlap, _Bar(found, latest_s), bound=True).rows():
         found.add(rows)
     after = max((each.order for each in leaders), default=0) + 1
-    return [replace(each, order=after + each.order) for each in found.best]
+    return [structs.replace(each, order=after + each.order) for each in found.best]
 
 
 def _sets(space: Space) -> Iterator[tuple[str, ...]]:
     """The sets of modules that refinement tries and the grid does not have."""
     if "selective" in space.features.recompute:
         known = set(space.selective_modules)
-        yield from (modules for modules in MODULE_SETS if can_recompute(space, modules) and set(modules) != known)
+        yield from (modules for modules in module_sets(space) if set(modules) != known)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field, structs
 
 from meshwright.domain.layout import overlapping
 from meshwright.estimate.evaluate import split_of
@@ -24,16 +26,14 @@ CHUNKINGS = 6
 """Numbers of chunks of one shape that are simulated at most, while they are not alike."""
 
 
-@dataclass(slots=True)
-class _Shape:
+class _Shape(Struct):
     """Candidates of one shape: those that are simulated, and the others that came after the first, with their places."""
 
     kept: list[Candidate]
     others: list[tuple[int, Candidate]] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class Asked:
+class Asked(Struct):
     """The framework's word about candidates, and what it has refused."""
 
     case: Case
@@ -65,7 +65,8 @@ class Asked:
 
     def said(self, candidate: Candidate) -> Candidate:
         """A candidate with the overlap that the framework has under it."""
-        return replace(candidate, layout=replace(candidate.layout, overlap=self.runner.overlap(self.case, candidate.layout)))
+        layout = candidate.layout
+        return structs.replace(candidate, layout=replace(layout, overlap=self.runner.overlap(self.case, layout)))
 
     def best(self, layouts: Sequence[Layout], options: SearchOptions) -> list[Layout]:
         """The best of each shape, best first."""

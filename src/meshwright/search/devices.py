@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from meshwright.estimate.overlap import overlap_for
 from meshwright.search.cost import run_cost
 from meshwright.search.finalists import grid_best
@@ -29,8 +31,7 @@ SLACK = 1.10
 """A number of devices whose plain grid misses the deadline by more than this is not searched further: refinements gain less."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CountInterval:
+class CountInterval(Struct, frozen=True, kw_only=True):
     """Where the figures of a number of devices lie with probability ``level``."""
 
     level: float

@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
+from msgspec import Struct
 
 from meshwright.domain.layout import Layout, Overlap
 from meshwright.domain.uncertainty import LEAST_PROBABILITY, expected_s
@@ -37,8 +38,7 @@ NEAR_RATIOS = (1.0, 1.1, 1.25, 1.6)
 """Bands of demand over capacity: fast layouts far out must not crowd out those that a small change brings in."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
+class Candidate(Struct, frozen=True, kw_only=True):
     """A layout with its step time and reserved bytes."""
 
     layout: Layout
@@ -48,8 +48,7 @@ class Candidate:
     """Place in the enumeration, so that ties are broken the same way every time."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pool:
+class Pool(Struct, frozen=True, kw_only=True):
     """Rows kept so far, as columns; their layouts are rebuilt when the search is over."""
 
     knobs: Ints

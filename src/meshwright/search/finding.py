@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct, structs
 
 from meshwright.domain.label_reader import overlap_of
 from meshwright.estimate.overlap import overlap_for
@@ -45,8 +46,7 @@ ON_FRONT = 8
 """Points of the grid's front that are simulated."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class Found(Struct, frozen=True, kw_only=True):
     """What a search found, before anything is said about it."""
 
     counts: Counts
@@ -106,7 +106,7 @@ def find(
                 counts=counts, pools=tuple(leveled[0]), overlap=overlap, search_s=search_s, plans=(), front=(), riskier=(),
                 refused=refused,
             )
-        asked = replace(asked, everything=True)
+        asked = structs.replace(asked, everything=True)
         candidates, balanced = _finalists(case, features, options, leveled[:1], asked, lean=lean)
     front = [each for pool in every for each in ranking.spread(pool.front, ON_FRONT)] if not lean else []
     of_grid = [each for each in front if asked.able(each.layout)]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from meshwright.errors import Message
 from meshwright.search.finding import find
@@ -22,8 +24,7 @@ if TYPE_CHECKING:
     from meshwright.search.runner import Runner
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class First:
+class First(Struct, frozen=True, kw_only=True):
     """The first plan, or what stands in its way."""
 
     best: Estimate | None

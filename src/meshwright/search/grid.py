@@ -8,11 +8,11 @@ once per distinct key and gathered. What provably cannot matter any more is left
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
+from msgspec import Struct, structs
 
 from meshwright.estimate.combine import pipeline_time, step_time, straggler_ratio
 from meshwright.estimate.degrees import Degrees
@@ -58,8 +58,7 @@ class Bar(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rows:
+class Rows(Struct, frozen=True, kw_only=True):
     """Evaluated layouts: their knobs as columns, step time and reserved bytes."""
 
     meshes: dict[str, Ints]
@@ -126,8 +125,7 @@ def open_grid(space: Space, counts: Counts, *, overlap: Overlap, bound: bool = T
     return Grid(space, counts, legal, overlap, bar if legal.number > WHOLE else None, bound=bound)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ground:
+class Ground(Struct, frozen=True, kw_only=True):
     """What an evaluated grid leaves for another pass over some of it, under other modules of recomputation."""
 
     legal: Legal
@@ -304,7 +302,7 @@ class Grid:
         if not len(inner):
             return None
         of_state = states.table.take(outer)
-        whole = replace(of_state.degrees, num_microbatches=pace.num_microbatches[inner])
+        whole = structs.replace(of_state.degrees, num_microbatches=pace.num_microbatches[inner])
         time = step_time(case, settings, take_record(pipeline, inner), of_state.times, whole, reserved_bytes=reserved)
         self.counts.evaluated += len(inner)
         self.counts.fitting += int(np.count_nonzero(reserved <= case.capacity_bytes))
@@ -323,8 +321,7 @@ class Grid:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Piece:
+class _Piece(Struct, frozen=True, kw_only=True):
     """Pipelines: pair, treatment, chunk count and shape of each."""
 
     pair: Ints

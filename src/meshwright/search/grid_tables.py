@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct, structs
 
 from meshwright.estimate.combine import StateTimes, state_costs
 from meshwright.estimate.costs import Settings, work_costs
@@ -45,8 +45,7 @@ def settings_for(space: Space, schedule: str, overlap: Overlap) -> Settings:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
+class Work(Struct, frozen=True, kw_only=True):
     """What one micro-batch costs, for each distinct key."""
 
     shared: Table[StageInputs]
@@ -109,24 +108,22 @@ class Compositions:
         items = [compose(case.model, default_split(case, *shape), folded=folded) for shape in shapes]
         stacked = stack(items, len(case.model.kinds))
         self._uneven = stacked.uneven
-        self._table = Table(replace(stacked, uneven=None), len(items))
+        self._table = Table(structs.replace(stacked, uneven=None), len(items))
 
     def take(self, index: Ints) -> Composition:
         """The compositions of chosen shapes."""
         taken, uneven = self._table.take(index), self._uneven
-        return taken if uneven is None else replace(taken, uneven=Uneven(layers=uneven.layers, split=uneven.split[index]))
+        return taken if uneven is None else structs.replace(taken, uneven=Uneven(layers=uneven.layers, split=uneven.split[index]))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sharded:
+class Sharded(Struct, frozen=True, kw_only=True):
     """What a layout's step needs of its mesh, chunks and sharding."""
 
     degrees: Degrees
     times: StateTimes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class States:
+class States(Struct, frozen=True, kw_only=True):
     """Shapes (mesh, chunks) of a block under one schedule and their legal shardings: what does not depend on the micro-batch."""
 
     shape: Ints

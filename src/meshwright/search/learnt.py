@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from meshwright.estimate.several import estimates
 
@@ -15,8 +16,7 @@ if TYPE_CHECKING:
     from meshwright.domain.layout import Layout
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Baseline:
+class Baseline(Struct, frozen=True, kw_only=True):
     """The best layout on the smallest number of whole nodes on which one fits."""
 
     devices: int
@@ -24,8 +24,7 @@ class Baseline:
     label: str
 
 
-@dataclass(slots=True)
-class Learnt:
+class Learnt(Struct):
     """What is known about a case: estimates by layout, and what linearity is counted against."""
 
     estimates: dict[Layout, Estimate] = field(default_factory=dict)

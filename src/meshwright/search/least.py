@@ -6,6 +6,8 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from meshwright.estimate.single import estimate
 from meshwright.search.finalists import Finalists
 from meshwright.search.grid import Counts, evaluate_grid
@@ -30,7 +32,7 @@ def corner(space: Space) -> Space:
     Holds:   a larger micro-batch, more chunks or less recompute never need less memory.
     """
     able = [name for name in reversed(TREATMENTS) if name in space.treatments and name in space.features.recompute]
-    return replace(
+    return structs.replace(
         space, microbatches=space.microbatches[:1], chunks=space.chunks[:1], treatments=tuple(able[:1]) or space.treatments
     )
 

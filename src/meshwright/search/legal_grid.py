@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec import Struct, structs
 
 from meshwright.search.rules import knobs_of, rules_of
 from meshwright.search.space import mesh_grid
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     Bools = NDArray[np.bool_]
 
 
-@dataclass(slots=True)
-class Counts:
+class Counts(Struct):
     """How many layouts were legal, evaluated, left out by a bound, and refused by which rule."""
 
     legal: int = 0
@@ -41,8 +40,7 @@ class Counts:
             self.rejected[reason] += number
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pairs:
+class Pairs(Struct, frozen=True, kw_only=True):
     """Every mesh with every micro-batch that divides its batch, mesh by mesh."""
 
     mesh: Ints
@@ -61,8 +59,7 @@ class Pairs:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Legal:
+class Legal(Struct, frozen=True, kw_only=True):
     """The legal layouts of a grid, as a table for each level; a layout is a pair, a chunk count, a treatment and a sharding."""
 
     mesh: dict[str, Ints]
@@ -86,7 +83,7 @@ class Legal:
         below = sum(np.asarray(table.sum(axis=(0, 2))) for table in pipelines.values())
         uses = np.bincount(mesh, weights=np.asarray(below)[pairs.pipeline], minlength=len(used)).astype(np.int64)
         return Legal(
-            mesh=take(self.mesh, used), pairs=replace(pairs, mesh=mesh), pipelines=pipelines, shards=self.shards[:, used],
+            mesh=take(self.mesh, used), pairs=structs.replace(pairs, mesh=mesh), pipelines=pipelines, shards=self.shards[:, used],
             shardings=self.shardings[used], number=int(uses @ self.shardings[used].sum(axis=1)),
             treatments=("selective",) * treatments,
         )

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from meshwright.domain.training import Lora
 from meshwright.estimate.overlap import DEFAULT_RISK, overlap_for
@@ -32,8 +34,7 @@ MOST_SIZES = 4
 """Numbers of devices that are searched, where the framework refuses all that fits on the smaller ones."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lever:
+class Lever(Struct, frozen=True, kw_only=True):
     """A change of what was asked, with the best layout under it; where none fits, the least demanding one."""
 
     words: str
@@ -114,8 +115,7 @@ def _levers(case: Case, features: Features, search: _Search, pins: Mapping[str, 
         yield from search.more_devices(case, features, moved=not here)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Search:
+class _Search(Struct, frozen=True, kw_only=True):
     """How the best layout of a changed case is found."""
 
     runner: Runner

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import structs
 
 from meshwright.domain.kernels import own_unsaid
 from meshwright.errors import Message
@@ -55,7 +56,7 @@ def lacking_kernels(case: Case, features: Features, pins: Pins) -> list[Message]
 def no_legal_layout(case: Case, features: Features, options: SearchOptions, pins: Pins) -> list[Message]:
     """One line for each thing that makes the grid empty: pins that nothing satisfies, the batch, or the rules that refuse most."""
     devices = case.cluster.num_devices
-    pinned = {field.name: getattr(pins, field.name) for field in fields(pins) if getattr(pins, field.name) is not None}
+    pinned = {name: value for name, value in structs.asdict(pins).items() if value is not None}
     messages: list[Message] = []
     offered: dict[str, tuple[object, ...]] = {
         "schedule": features.schedules, "zero": features.zero_stages, "recompute": features.recompute,
@@ -73,7 +74,7 @@ def no_legal_layout(case: Case, features: Features, options: SearchOptions, pins
         return messages
     if pinned and _any_legal(case, features, devices, Pins()):
         for name, value in pinned.items():
-            if name != "modules" and not _any_legal(case, features, devices, replace(Pins(), **{name: value})):
+            if name != "modules" and not _any_legal(case, features, devices, structs.replace(Pins(), **{name: value})):
                 messages.append(
                     Message(
                         "plan.pin",
@@ -82,7 +83,7 @@ def no_legal_layout(case: Case, features: Features, options: SearchOptions, pins
                             "devices": devices,
                             "name": name,
                             "value": value,
-                            "reason": _reason(case, features, devices, replace(Pins(), **{name: value})),
+                            "reason": _reason(case, features, devices, structs.replace(Pins(), **{name: value})),
                         },
                         path="--pin",
                     )

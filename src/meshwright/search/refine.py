@@ -119,23 +119,20 @@ def _recomputes(space: Space, base: Layout) -> Iterator[Layout]:
         largest = max(max(row) for row in split_of(space.case, base))
         yield from (replace(base, recompute=Full(layers=k)) for k in _steps(largest))
     if "selective" in features.recompute:
-        for modules in MODULE_SETS:
-            if can_recompute(space, modules):
-                yield replace(base, recompute=Selective(modules=modules))
+        yield from (replace(base, recompute=Selective(modules=modules)) for modules in module_sets(space))
     if not isinstance(base.recompute, NoRecompute):
         yield replace(base, recompute=NoRecompute())
 
 
-def can_recompute(space: Space, modules: Sequence[str]) -> bool:
-    """Whether the framework recomputes these modules, and the model has them."""
-    if not all(module in space.features.selective_modules for module in modules):
-        return False
+def module_sets(space: Space) -> list[tuple[str, ...]]:
+    """Those of ``MODULE_SETS`` whose modules the framework recomputes and the model has."""
     model = space.case.model
     latent = any(each.latent for each in model.attentions)
     dense = any(kind.experts is None for kind in model.kinds)
     kept = not space.case.implementation.gathers_again
     needs = {"mla_up_proj": latent, "moe": model.is_moe, "moe_act": model.is_moe, "mlp": dense, "mlp_act": dense, "comm": kept}
-    return all(needs.get(module, True) for module in modules)
+    able = {module for module in space.features.selective_modules if needs.get(module, True)}
+    return [modules for modules in MODULE_SETS if able.issuperset(modules)]
 
 
 def _steps(largest: int) -> Sequence[int]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from msgspec import Struct
 
 from meshwright.domain.launch import chosen
 from meshwright.domain.model import Mlp
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 Level = Literal["mesh", "microbatch", "pipeline", "sharding"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Knobs:
+class Knobs(Struct, frozen=True, kw_only=True):
     """The knobs that a rule may look at, numbers or columns; what its level does not know yet is 1."""
 
     tp: Ints
@@ -53,8 +52,7 @@ def knobs_of(mesh: Mapping[str, Ints], **more: Any) -> Knobs:
     return Knobs(tp=mesh["tp"], cp=mesh["cp"], pp=mesh["pp"], dp=mesh["dp"], ep=mesh["ep"], etp=mesh["etp"], **more)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class Rule(Struct, frozen=True, kw_only=True):
     """A rule: at which level of the grid it is known, the reason it gives, and where it holds."""
 
     level: Level

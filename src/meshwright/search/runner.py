@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -24,8 +25,7 @@ class Runner(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Functions:
+class Functions(Struct, frozen=True, kw_only=True):
     """A runner of two functions; what is not given refuses nothing and changes nothing."""
 
     acceptable: Callable[[Layout], bool] | None = None

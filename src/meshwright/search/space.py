@@ -7,11 +7,12 @@ selective or full; the schedules are those that the framework offers.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+from msgspec import Struct, structs
 
 from meshwright.domain.kernels import own_unsaid, with_kernels
 from meshwright.domain.label import ATTENTION_KERNELS, CONTEXT_KINDS, MODULES
@@ -41,8 +42,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {"offload": ("none", "optimizer"), "cp_
 """Knobs that are pinned to a word."""
 
 
-@dataclass(frozen=True, slots=True)
-class ShardOption:
+class ShardOption(Struct, frozen=True):
     """A value of the sharding knobs: the ZeRO stage, and over all ranks, over one node, or over a pinned number."""
 
     stage: int
@@ -56,8 +56,7 @@ SHARD_OPTIONS: tuple[ShardOption, ...] = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pins:
+class Pins(Struct, frozen=True, kw_only=True):
     """Knobs that the user fixed; None leaves a knob free."""
 
     tp: int | None = None
@@ -91,7 +90,7 @@ class Pins:
     @property
     def freed(self) -> Pins:
         """The pins without those of the chunks."""
-        return replace(self, vp=None, schedule=None)
+        return structs.replace(self, vp=None, schedule=None)
 
 
 def parse_pins(raw: Mapping[str, str]) -> Pins:
@@ -170,8 +169,7 @@ def divisors(number: int) -> tuple[int, ...]:
     return tuple(sorted({*small, *(number // d for d in small)}))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Space:
+class Space(Struct, frozen=True, kw_only=True):
     """The values of every knob for a number of devices, as the pins leave them."""
 
     case: Case
@@ -239,7 +237,7 @@ def make_space(case: Case, features: Features, devices: int, pins: Pins) -> Spac
     compiled, attention = own_unsaid(case, features.attentions, compiled=wish, attention=pins.attention)
     case = with_kernels(case, compiled=compiled, attention=attention)
     if attention == "math":
-        pins = replace(pins, cp=1)
+        pins = structs.replace(pins, cp=1)
     return Space(
         compiled=compiled, attention=attention,
         context_kind=pins.cp_kind or (kinds[0] if kinds else "ring"), case=case, features=features, devices=devices, pins=pins,

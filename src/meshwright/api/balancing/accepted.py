@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from meshwright.domain.balance import Balance, Overfull
 from meshwright.domain.layout import NoRecompute, mixed
 
@@ -58,7 +60,7 @@ def sayable(given: Setup, layout: Layout, choice: Choice) -> Choice:
             return True
         return not set(_refusals(given, replace(even, recompute=mixed([(treatment, ones)], split)))) - set(known)
 
-    return replace(choice, treatments=tuple(filter(able, choice.treatments)))
+    return structs.replace(choice, treatments=tuple(filter(able, choice.treatments)))
 
 
 def accepted(given: Setup, plain: Layout, balance: Balance) -> Balance | Overfull | Refused:

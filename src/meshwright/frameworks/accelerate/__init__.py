@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cache, partial
 
+from msgspec import structs
+
 from meshwright.domain.features import Features
 from meshwright.frameworks.accelerate.limits import limits_of
 from meshwright.frameworks.accelerate.mistakes import CHECKS, unknown_key
@@ -30,7 +32,8 @@ def surface() -> Surface:
     own = load_surface(__name__, "HF accelerate", RELEASES)
     last = len(RELEASES) - 1
     keys = {
-        name: (replace(spans[-1], since=0, until=last),) for name, spans in json_surface().keys.items() if not name.startswith("-")
+        name: (structs.replace(spans[-1], since=0, until=last),)
+        for name, spans in json_surface().keys.items() if not name.startswith("-")
     }
     return replace(own, keys={**keys, **own.keys})
 

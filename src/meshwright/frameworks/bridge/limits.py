@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
+
+from msgspec import structs
 
 from meshwright.frameworks.bridge.recipes import packs
 from meshwright.frameworks.megatron import MEGATRON
@@ -79,6 +80,6 @@ def limits_of(release: str) -> tuple[Limit, ...]:
     """Every rule of a release, in the order in which they are reported."""
     below = (limit for limit in MEGATRON.at(CORES[release]).limits if limit.id not in REPLACED)
     later = LATER | ({"megatron.batch": "start"} if release == "0.3" else {})  # main divides the batch of its evaluation
-    renamed = (replace(limit, id=limit.id.replace("megatron.", "bridge.", 1), noticed=later.get(limit.id, limit.noticed))
+    renamed = (structs.replace(limit, id=limit.id.replace("megatron.", "bridge.", 1), noticed=later.get(limit.id, limit.noticed))
                for limit in below)
     return (*limits("bridge", OWN, release=release), *renamed)

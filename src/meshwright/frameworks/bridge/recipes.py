@@ -8,9 +8,10 @@ tell a number of GPUs.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from meshwright.frameworks.tables import rows
 
@@ -28,8 +29,7 @@ TOP = frozenset({"model.seq_length", "model.vocab_size"})
 _ON_GPUS = re.compile(r"_[1-9][0-9]*gpu_")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recipe:
+class Recipe(Struct, frozen=True, kw_only=True):
     """A model's recipes at a release."""
 
     stem: str

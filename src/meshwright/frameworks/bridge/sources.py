@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from meshwright.documents.naming import started
 from meshwright.documents.opening import PYTHON, is_script, open_source
@@ -66,8 +68,7 @@ def lacks_program(source: Source) -> Message | None:
     return Message("import.program-file", words, {"program": found[0]}, path=found[1])
 
 
-@dataclass(frozen=True, slots=True)
-class Sectioned:
+class Sectioned(Struct, frozen=True):
     """A document whose fields ``model.transformer.x`` (main's models that are no providers) are ``model.x``."""
 
     inner: Document

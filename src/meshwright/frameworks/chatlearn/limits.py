@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
+
+from msgspec import structs
 
 from meshwright.domain.layout import Full, overlapping
 from meshwright.domain.model import Mlp
@@ -157,7 +158,7 @@ def _below() -> Iterator[Limit]:
         if limit.id not in REPLACED and not limit.id.startswith("megatron.expert-overlap"):
             noticed: Noticed = "start" if limit.noticed == "parse" else limit.noticed  # ChatLearn hands the arguments on unread
             own = limit.id.replace("megatron.", "chatlearn.", 1)
-            yield replace(limit, id=own, noticed=noticed, broken=partial(_on_megatron, limit))
+            yield structs.replace(limit, id=own, noticed=noticed, broken=partial(_on_megatron, limit))
 
 
 def _on_megatron(limit: Limit, case: Case, layout: Layout) -> Values | None:

@@ -7,7 +7,8 @@ Megatron's own, because a declared field is copied even where the YAML is silent
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from meshwright.frameworks.base import File
 
@@ -16,8 +17,7 @@ _CONFIG = "chatlearn/configs/megatron_config.py"
 _TRAINER = "chatlearn/algorithm/grpo_utils/megatron_policy_trainer.py"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Field:
+class Field(Struct, frozen=True, kw_only=True):
     """A field to add: its class (``MegatronConfig``: the reference policy too), type and Megatron's default."""
 
     owner: str
@@ -47,8 +47,7 @@ def undeclared(keys: Collection[str]) -> tuple[str, ...]:
     return tuple(name for name in FIELDS if f"models.policy_trainer.{name}" in keys)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Place(Struct, frozen=True, kw_only=True):
     """Where lines change at commit b7af31a9: the number of the first line shown, and the lines around what changes."""
 
     file: str

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from meshwright.documents.source import UNKNOWN
 from meshwright.frameworks.compose import zero_shards
@@ -94,8 +96,7 @@ def optimizer_of(values: Values) -> str | None:
     return OPTIMIZERS.get(values.text("optimizer.type").lower())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchSaid:
+class BatchSaid(Struct, frozen=True, kw_only=True):
     """The three batch keys as DeepSpeed completes them; None where even that leaves one open."""
 
     batch: int | None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from meshwright.frameworks.compose import Values
 from meshwright.frameworks.keys import told
@@ -19,8 +20,7 @@ ARGUMENTS = "Megatron-LM megatron/training/arguments.py"
 FSDP = ("--use-megatron-fsdp", "--use-custom-fsdp")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Grid:
+class Grid(Struct, frozen=True, kw_only=True):
     """Degrees of a script, and the ranks of data parallelism where the devices are known and divide."""
 
     tp: int

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import cache
+
+from msgspec import Struct, field
 
 from meshwright.documents.quoting import flags
 from meshwright.errors import fault
@@ -24,8 +25,7 @@ def surface() -> Surface:
     return load_surface(__package__, "Megatron-LM", RELEASES)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Version:
+class Version(Struct, frozen=True, kw_only=True):
     """A Megatron-LM version: its minor number (0.16 is 16, main is later than all) and its name."""
 
     minor: int
@@ -47,8 +47,7 @@ def parse_version(text: str | None) -> Version:
     return Version(minor=minor, name=f"0.{minor}")
 
 
-@dataclass(slots=True, kw_only=True)
-class Arguments:
+class Arguments(Struct, kw_only=True):
     """Flags with their values, in order, for one version: True for a switch, a tuple for several words."""
 
     version: Version

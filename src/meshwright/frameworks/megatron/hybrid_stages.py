@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec import structs
 
 from meshwright.frameworks.megatron.flags import parse_version
 from meshwright.frameworks.megatron.hybrid import KNOWN, LETTERS, PATTERNS, PIPES, layers_of, main_pattern
@@ -88,4 +89,4 @@ def _in_layers(values: Values, stages: Stages, blocks: Split, text: str, model: 
         return None
     width = len(blocks[0])
     split = tuple(tuple(flat[start : start + width]) for start in range(0, len(flat), width))
-    return replace(stages, split=split if len(set(flat)) > 1 else None)
+    return structs.replace(stages, split=split if len(set(flat)) > 1 else None)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from meshwright.errors import fault
 from meshwright.readers.limits import MAX_LAYERS
@@ -19,8 +20,7 @@ _COUNTS = ("--decoder-first-pipeline-num-layers", "--decoder-last-pipeline-num-l
 _VIRTUAL = ("--num-layers-per-virtual-pipeline-stage", "--num-virtual-stages-per-pipeline-rank", "--pipeline-model-parallel-layout")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stages:
+class Stages(Struct, frozen=True, kw_only=True):
     """How the layers lie: virtual stages of a rank, and the layers of each chunk and stage (None: all alike)."""
 
     virtual: int

@@ -6,6 +6,8 @@ from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from meshwright.domain.features import Features
 from meshwright.frameworks.base import Framework
 from meshwright.frameworks.facts import Facts
@@ -41,7 +43,7 @@ def surface() -> Surface:
 
 def _timeless(key: Key) -> Key:
     """A key of DeepSpeed's JSON: which release is installed beside the commit is not known."""
-    return replace(key, since=0, until=len(RELEASES) - 1)
+    return structs.replace(key, since=0, until=len(RELEASES) - 1)
 
 
 _FEATURES = Features(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from meshwright.documents.source import Setting, Source
 from meshwright.domain.layout import Full, Layout, NoRecompute, Overlap, Recompute, Selective
@@ -36,8 +38,7 @@ _FIGURES = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EmbeddedDocument:
+class EmbeddedDocument(Struct, frozen=True, kw_only=True):
     """A JSON that a script writes before it launches."""
 
     path: str

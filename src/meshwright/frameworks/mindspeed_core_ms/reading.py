@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from meshwright.documents.source import Source
 from meshwright.domain.layout import Layout, NoRecompute, Overlap, Selective
@@ -52,8 +53,7 @@ _FIGURES = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Places:
+class Places(Struct, frozen=True, kw_only=True):
     """Stages and chunks, and the layers on them where the files tell."""
 
     stages: int

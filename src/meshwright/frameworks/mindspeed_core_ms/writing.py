@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from meshwright.documents.quoting import Shell
 from meshwright.domain.model import MixtureOfExperts, Mlp
@@ -107,8 +109,7 @@ def normal(case: Case, layout: Layout) -> Layout:
     return replace(normal_stages(case, layout), overlap=overlap, context_kind=kind)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Home:
+class Home(Struct, frozen=True, kw_only=True):
     """Whose sources read the YAML."""
 
     title: str

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from meshwright.documents.quoting import Shell, flags
 from meshwright.domain.layout import Full, Mixed, Selective
@@ -172,8 +174,7 @@ def normal(case: Case, layout: Layout) -> Layout:
     return normal_stages(case, replace(layout, overlap=overlap, context_kind=kind, recompute=recompute))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Backend:
+class Backend(Struct, frozen=True, kw_only=True):
     """What runs MindSpeed-LLM's programs: PyTorch, or MindSpore behind its interfaces."""
 
     title: str

@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from meshwright.domain.model import Mlp
 from meshwright.frameworks.tables import rows
 
@@ -25,8 +27,7 @@ OWN_MODULE = "meshwright_flavour"
 """Module that is written for a flavour without a registered configuration."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Flavour:
+class Flavour(Struct, frozen=True, kw_only=True):
     """A model of torchtitan."""
 
     module: str

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from meshwright.documents.source import Setting, Source
 from meshwright.domain.layout import Full, Layout, NoRecompute, Overlap
@@ -26,8 +28,7 @@ _P, _T = "parallelism.", "training."
 _NAMES = ("hidden", "layers", "vocabulary", "heads", "key_value_heads", "head_dim", "experts")
 
 
-@dataclass(slots=True, kw_only=True)
-class _File:
+class _File(Struct, kw_only=True):
     """What is being read: values with the registered configuration's defaults behind them."""
 
     values: Values

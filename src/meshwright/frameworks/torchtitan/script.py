@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, structs
 
 from meshwright.documents.launch import LaunchDocument, parse_launch, words_of
 from meshwright.documents.opening import open_source
@@ -28,8 +30,7 @@ _VARIABLES = {"MODULE": "module", "CONFIG": "config", "CONFIG_FILE": "job.config
 """Variables of ``run_train.sh`` -> keys."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FlagDocument:
+class FlagDocument(Struct, frozen=True, kw_only=True):
     """A launch script whose flags are dotted keys."""
 
     launch: LaunchDocument
@@ -155,7 +156,7 @@ def _typed(name: str, value: object) -> object:
         parts = [text.split(",") for text in (value if isinstance(value, tuple) else (value,)) if isinstance(text, str)]
         return parts if name.endswith("module_fqns_per_model_part") else [each for part in parts for each in part]
     try:
-        return typed(replace(known, choices=()), value)
+        return typed(structs.replace(known, choices=()), value)
     except InputError:
         return value
 

@@ -1,15 +1,13 @@
 """The dependencies of an order as flat arrays, one entry per operation."""
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from meshwright.perf.schedules.operations import BACKWARD_INPUT, FORWARD, WEIGHT, Order
 from meshwright.perf.schedules.values import Bools, Ints
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Operations:
+class Operations(Struct, frozen=True, kw_only=True, eq=False):
     """Stage by stage, each stage in its own order; `first[i]` is where stage i begins.
 
     `needs` is the operation on another (or the same) stage whose result is awaited, -1 for none;

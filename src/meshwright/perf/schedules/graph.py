@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct, structs
 
 from meshwright.perf.schedules.dependencies import operations
 from meshwright.perf.schedules.transfers import lines_of
@@ -22,8 +22,7 @@ UNKNOWN = -2
 """Level of a node that was not reached yet."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Graph:
+class Graph(Struct, frozen=True, kw_only=True, eq=False):
     """A node is an operation, a pair that runs jointly, or a transfer that occupies both its ends; nodes stand level by level.
     Node i is row i + 1 of all end times; row 0 is nothing, ended at 0.
 
@@ -145,7 +144,7 @@ def _by_level(graph: Graph) -> Graph:
     row = np.zeros(level.size + 1, dtype=np.int64)
     row[sequence] = np.arange(1, level.size + 1)
     bounds = np.concatenate(([0], np.cumsum(np.bincount(level))))
-    return replace(
+    return structs.replace(
         graph,
         stage=graph.stage[sequence],
         previous=row[graph.previous[sequence]],

@@ -1,9 +1,9 @@
 """What a schedule is: for each stage, the operations in the order in which it runs them."""
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
+from msgspec import Struct
 
 from meshwright.perf.schedules.values import Ints
 
@@ -16,8 +16,7 @@ KIND_NAMES = ("forward", "backward", "backward_input", "weight")
 Operation: TypeAlias = tuple[int, int, int]  # (kind, microbatch, chunk)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class Order(Struct, frozen=True, kw_only=True):
     """One schedule, spelled out.
 
     `virtual_stage[stage][chunk]` is the position of the chunk in the model, 0 first.

@@ -1,7 +1,8 @@
 """What the planner needs to know about a pipeline schedule, as one value."""
 
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from meshwright.perf.schedules.operations import Order
 from meshwright.perf.schedules.values import Bools, Count, Floats, Ints, Value
@@ -74,8 +75,7 @@ class OrderBuilder(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Schedule:
+class Schedule(Struct, frozen=True, kw_only=True):
     """One pipeline schedule: closed forms for ranking, an order for the simulation.
 
     `splits_backward`: weight gradients may run later than input gradients.

@@ -1,12 +1,11 @@
 """The result of a simulation: when each operation ran, and what each stage held."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from meshwright.perf.schedules.values import Floats, Ints
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Timeline:
+class Timeline(Struct, frozen=True, kw_only=True, eq=False):
     """One simulated step.
 
     Operation arrays run stage by stage, each stage in its own order: `stage`, `chunk`,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from meshwright.perf.schedules.graph import graph_of
 from meshwright.perf.schedules.simulation import Wires, durations, ends
@@ -22,8 +22,7 @@ MOST_NODES = 2**18
 """Nodes times columns of pipelines that run side by side; more are taken in turns."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Pipeline:
+class Pipeline(Struct, frozen=True, kw_only=True, eq=False):
     """An order and the times of its chunks, ``[stage, chunk(, column)]``."""
 
     order: Order

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct, structs
 
 from meshwright.domain.balance import BalanceProblem, Body, End
 from meshwright.domain.kernels import with_kernels
@@ -40,8 +41,7 @@ MOST_BODIES = 4
 """A model whose kinds of layers alternate more often is one body of their mean."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
+class Choice(Struct, frozen=True, kw_only=True):
     """What a framework lets one choose of recomputation: the treatments, the first of them the lightest, and how freely."""
 
     treatments: tuple[Treatment, ...]
@@ -111,7 +111,7 @@ def problems_of(case: Case, features: Features, asked: Sequence[tuple[Layout, Ch
     """
     groups: defaultdict[Settings, list[int]] = defaultdict(list)
     for number, (layout, _) in enumerate(asked):
-        groups[replace(settings_of(layout), treatments=())].append(number)
+        groups[structs.replace(settings_of(layout), treatments=())].append(number)
     found: dict[int, BalanceProblem] = {}
     for settings, members in groups.items():
         own = with_kernels(case, compiled=settings.compiled, attention=settings.attention)
@@ -196,7 +196,7 @@ def _inputs(case: Case, settings: Settings, asked: Sequence[tuple[Layout, Choice
     """What stages of layouts with the same settings are made of, each under the treatments of its choice."""
     every = tuple(dict.fromkeys(each for _, choice in asked for each in choice.treatments))
     degrees = Degrees.of(columns_of([layout for layout, _ in asked]))
-    found = stage_inputs(work_costs(case, replace(settings, treatments=every), degrees))
+    found = stage_inputs(work_costs(case, structs.replace(settings, treatments=every), degrees))
     by_treatment = dict(zip(every, [under(found, number) for number in range(len(every))], strict=True))
     return [
         column(together([by_treatment[each] for each in choice.treatments]), number)
@@ -204,8 +204,7 @@ def _inputs(case: Case, settings: Settings, asked: Sequence[tuple[Layout, Choice
     ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Static:
+class _Static(Struct, frozen=True, kw_only=True):
     """Reserved bytes that do not depend on the micro-batch."""
 
     constant: float

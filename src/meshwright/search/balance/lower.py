@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -38,6 +39,7 @@ def pipeline_rows(problem: BalanceProblem | Shape) -> Iterator[tuple[Floats, int
     index = {place: number for number, place in enumerate(places)}
     stage_of = np.array([stage for _, stage in places])
     crossings = np.concatenate(([0], np.cumsum(np.diff(stage_of) != 0)))
+    splits = any(kind == BACKWARD_INPUT for kind, _, _ in order.stages[-1])
     kinds = {FORWARD: (0,), BACKWARD: (1, 2), BACKWARD_INPUT: (1,), WEIGHT: (2,)}
     for stage, operations in enumerate(order.stages):
         own = [index[chunk, stage] for chunk in range(problem.chunks)]
@@ -50,7 +52,7 @@ def pipeline_rows(problem: BalanceProblem | Shape) -> Iterator[tuple[Floats, int
         until = np.zeros((3, len(places)))
         if not ends_with_weight:
             until[1, :last] += 1.0
-            until[2, :last] += 0.0 if _splits(order.stages) else 1.0
+            until[2, :last] += 0.0 if splits else 1.0
         first = np.zeros((3, len(places)))
         first[0, :begin] += 1.0
         tail_hops = 0 if ends_with_weight else int(crossings[last])
@@ -60,25 +62,19 @@ def pipeline_rows(problem: BalanceProblem | Shape) -> Iterator[tuple[Floats, int
         path = np.zeros((3, len(places)))
         path[0] += 1.0
         path[1, returned + 1 :] += 1.0
-        path[2, returned + 1 :] += 0.0 if _splits(order.stages) else 1.0
+        path[2, returned + 1 :] += 0.0 if splits else 1.0
         rest = _work(operations[back[0] :], own, kinds, len(places))
         rest[:, own] += more
         hops = int(crossings[-1]) + int(crossings[-1] - crossings[returned]) + tail_hops
         yield path + rest + until, hops
 
 
-def _splits(stages: object) -> bool:
-    """Whether any operation of an order is an input gradient alone."""
-    assert isinstance(stages, tuple)
-    return any(kind == BACKWARD_INPUT for kind, _, _ in stages[-1])
-
-
 def _work(operations: tuple[tuple[int, int, int], ...], own: list[int], kinds: dict[int, tuple[int, ...]], places: int) -> Floats:
     """How often each chunk's forward, input gradient and weight gradient stand among operations."""
     total = np.zeros((3, places))
-    for kind, _, chunk in operations:
+    for (kind, chunk), number in Counter((kind, chunk) for kind, _, chunk in operations).items():
         for row in kinds[kind]:
-            total[row, own[chunk]] += 1.0
+            total[row, own[chunk]] += number
     return total
 
 

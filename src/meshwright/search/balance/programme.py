@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+from msgspec import Struct
 
 from meshwright.search.balance.lower import lockstep_pairs, pipeline_rows
 from meshwright.search.balance.memory import activation_table, fixed_memory, held, static_table, transient_table
@@ -24,8 +24,7 @@ Goal = Literal["slot", "pipeline", "lockstep", "memory"]
 what every bound of memory must grow by."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Solved:
+class Solved(Struct, frozen=True, kw_only=True, eq=False):
     """An answer of the solver."""
 
     counts: Counts | None

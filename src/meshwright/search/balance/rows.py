@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from itertools import count
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec import Struct, field
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,8 +18,7 @@ Expression = dict[int, float]
 """Variable -> coefficient."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Solution:
+class Solution(Struct, frozen=True, kw_only=True, eq=False):
     """What HiGHS returned."""
 
     values: NDArray[np.float64] | None
@@ -28,8 +27,7 @@ class Solution:
     infeasible: bool
 
 
-@dataclass(slots=True)
-class Rows:
+class Rows(Struct):
     """Variables with their ranges, rows ``low <= sum a x <= high``, and a cost to minimise; None is unbounded."""
 
     low: list[float] = field(default_factory=list)

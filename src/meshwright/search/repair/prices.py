@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import structs
 
 from meshwright.estimate.degrees import Degrees
 from meshwright.estimate.evaluate import composition_of, evaluate_columns, settings_of
@@ -65,7 +66,7 @@ def evaluated(settled: Settled, extra: Extra) -> tuple[Floats, Floats]:
     settings = [settings_of(layout) for layout in layouts]
     groups: defaultdict[Settings, list[int]] = defaultdict(list)
     for shape, each in enumerate(settings):
-        groups[replace(each, treatments=())].append(shape)
+        groups[structs.replace(each, treatments=())].append(shape)
     for common, members in groups.items():
         # One table of layers serves every way of recomputing them.
         treatments = tuple(dict.fromkeys(treatment for shape in members for treatment in settings[shape].treatments))
@@ -80,7 +81,7 @@ def evaluated(settled: Settled, extra: Extra) -> tuple[Floats, Floats]:
         for begin in range(0, len(rows), CHUNK):
             part = rows[begin : begin + CHUNK]
             composition = take_columns(table, where[shape_of[part]])
-            step_s[part], needed[part] = _costs(settled, part, replace(common, treatments=treatments), composition, extra)
+            step_s[part], needed[part] = _costs(settled, part, structs.replace(common, treatments=treatments), composition, extra)
     return step_s, needed
 
 
@@ -91,8 +92,8 @@ def _spread(composition: Composition, own: Sequence[Treatment], treatments: Sequ
         known = dict(zip(own, counts, strict=True))
         return tuple(known.get(treatment) for treatment in treatments)
 
-    uneven = composition.uneven and replace(composition.uneven, layers=spread(composition.uneven.layers))
-    return replace(composition, counts=spread(composition.counts), uneven=uneven)
+    uneven = composition.uneven and structs.replace(composition.uneven, layers=spread(composition.uneven.layers))
+    return structs.replace(composition, counts=spread(composition.counts), uneven=uneven)
 
 
 def _costs(settled: Settled, part: Ints, settings: Settings, composition: Composition, extra: Extra) -> tuple[Floats, Floats]:
