@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import redirect_stdout
 from io import StringIO
 from typing import get_args
@@ -73,7 +74,8 @@ PATIENT = Limits(first_step_s=60.0, step_s=60.0, silence_s=60.0, total_s=120.0, 
 
 
 class Late(Local):
-    """Sees that slow trials have ended only once they were told to: as whoever asks a scheduler every few seconds may."""
+    """Sees that slow trials have ended only once they were told to, which they are when they have: as whoever asks a scheduler every
+    few seconds may."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -86,6 +88,9 @@ class Late(Local):
         return {name: State(phase="running") if name in self.hidden - self.told else state for name, state in found.items()}
 
     def cancel(self, handle, grace_s):
+        while super().poll([handle])[handle].phase != "ended":
+            time.sleep(0.02)
+        self.hidden.add(handle)
         super().cancel(handle, grace_s)
         self.told.add(handle)
 

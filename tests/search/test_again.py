@@ -18,7 +18,7 @@ from meshwright.search.again import again
 from meshwright.search.finalists import Finalists, grid_best
 from meshwright.search.finding import find
 from meshwright.search.grid import Counts, open_grid
-from meshwright.search.refine import MODULE_SETS, can_recompute
+from meshwright.search.refine import module_sets
 from meshwright.search.result import SearchOptions
 from meshwright.search.space import make_space, parse_pins
 from strategies import small_case
@@ -41,7 +41,7 @@ def test_asked_again_finds_what_a_grid_with_these_modules_pinned_has_first(model
     case = small_case(model, layers=8, devices=32, batch=64, sequence=4096)
     pool, _ = _pool(case)
     found = again(pool, [])
-    sets = [each for each in MODULE_SETS if can_recompute(pool.space, each) and set(each) != set(pool.space.selective_modules)]
+    sets = [each for each in module_sets(pool.space) if set(each) != set(pool.space.selective_modules)]
     pins = [parse_pins({"recompute": "selective:" + ",".join(each)}) for each in sets]
     alone = [grid_best(case, pool.space.features, each, overlap=pool.overlap) for each in pins]
     expected = min(pool.expected_s(each) for each in alone if each is not None)
