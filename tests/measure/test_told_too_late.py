@@ -74,8 +74,8 @@ PATIENT = Limits(first_step_s=60.0, step_s=60.0, silence_s=60.0, total_s=120.0, 
 
 
 class Late(Local):
-    """Sees that slow trials have ended only once they were told to, which they are when they have: as whoever asks a scheduler every
-    few seconds may."""
+    """Sees that slow trials have ended only once they were told to, which they are when they have: as whoever asks a scheduler
+    every few seconds may."""
 
     def __init__(self) -> None:
         super().__init__()
