@@ -168,7 +168,7 @@ def _finalists(
         candidates += own
         if not options.refine or not options.balance or options.objective == "memory":
             continue
-        near = [asked.said(each) for pool in pools for band in pool.near for each in band]
+        near = [[asked.said(each) for pool in pools for each in pool.near[band]] for band in range(len(pools[0].near))]
         freed = pins.chunked and features.uneven_stages
         anew = rebalanced(
             case, features, own, near, pins=pins, simulated=asked.simulated(own, options), acceptable=asked.able,
@@ -181,7 +181,7 @@ def _finalists(
 
 def _freed(
     case: Case, features: Features, options: SearchOptions, overlap: Overlap, asked: Asked
-) -> tuple[list[Candidate], list[Candidate]]:
+) -> tuple[list[Candidate], list[list[Candidate]]]:
     """The first candidates of each shape, and the nearly fitting ones, without pins of the chunks.
 
     Chunks that cut the layers into unequal stages may fit only where these are filled anew; the grid knows their pipelines under
@@ -196,7 +196,7 @@ def _freed(
         key = ranking.shape(each.layout, trained=not case.training.weights_frozen)
         if key not in shapes and len(shapes) < asked.most and asked.able(each.layout):
             shapes[key] = asked.said(each)
-    return [*shapes.values()], [asked.said(each) for band in pool.near for each in band]
+    return [*shapes.values()], [[asked.said(each) for each in band] for band in pool.near]
 
 
 def _refined(pools: Sequence[Finalists], options: SearchOptions, *, lean: bool) -> list[Candidate]:

@@ -34,8 +34,12 @@ if TYPE_CHECKING:
     from meshwright.search.finalists import Candidate
     from meshwright.search.space import Pins
 
-BASES, SIMULATED, NEAR = 6, 3, 3
-"""Pipelines whose stages are filled anew: the first by the closed form, by simulation, and of those that need too much memory.
+    Bands = Sequence[Sequence[Candidate]]
+    """Those that need more memory than there is, by how much more."""
+
+BASES, SIMULATED, RISKY, NEAR = 6, 3, 3, 2
+"""Pipelines whose stages are filled anew: the first by the closed form, by simulation, of those that are faster than the first
+where they fit and expected to take more, and of each band of those that need too much memory.
 
 Filling 40 of each was best in all of 70 drawn cases; these were as good in 37, and either order alone lost up to 1.2 %.
 """
@@ -50,9 +54,9 @@ PLACEMENTS = 2
 
 
 def rebalanced(
-    case: Case, features: Features, fitting: Sequence[Candidate], near: Sequence[Candidate], *, pins: Pins,
+    case: Case, features: Features, fitting: Sequence[Candidate], near: Bands, *, pins: Pins,
     acceptable: Callable[[Layout], bool] | None, simulated: Sequence[Candidate] = (), refined: Sequence[Candidate] = (),
-    said: Callable[[Candidate], Candidate] | None = None, freed: tuple[Sequence[Candidate], Sequence[Candidate]] = ((), ()),
+    said: Callable[[Candidate], Candidate] | None = None, freed: tuple[Sequence[Candidate], Bands] = ((), ()),
 ) -> list[Layout]:
     """New layouts of the best pipelines: those that fit, and faster ones that do not; each that fits now, by the cost model.
 
@@ -63,7 +67,7 @@ def rebalanced(
 
     Holds:   deterministic: so many pipelines, whatever time they take. Devices, batch, sharding and numerics stay.
     """
-    chosen = _chosen(fitting, near, simulated)
+    chosen = _chosen(fitting, near, simulated, _risky(fitting, refined, said))
     free = _chosen(*freed) if pins.chunked else chosen
     chosen += [[other] for base, *_ in free[:RECHUNKED] for other in _other_chunks(case, features, base, pins)]
     chosen += [[other] for base, *_ in chosen[:RECHUNKED] for other in _other_treatments(base, refined, said)]
@@ -111,27 +115,41 @@ def _first_filled(
     return [layout for _, layout in sorted(found.items(), key=lambda each: each[0])]
 
 
+def _risky(
+    fitting: Sequence[Candidate], refined: Sequence[Candidate], said: Callable[[Candidate], Candidate] | None
+) -> list[Candidate]:
+    """Those that take less than the first where they fit, fastest first: stages filled anew may need so little that they fit."""
+    faster = sorted((each for each in refined if fitting and each.step_s < fitting[0].step_s), key=lambda each: each.step_s)
+    return faster if said is None else [said(each) for each in faster]
+
+
 def _chosen(
-    fitting: Sequence[Candidate], near: Sequence[Candidate], simulated: Sequence[Candidate] = ()
+    fitting: Sequence[Candidate], near: Bands, simulated: Sequence[Candidate] = (), risky: Sequence[Candidate] = ()
 ) -> list[list[Layout]]:
     """The first few pipelines that fit, by either order, then those that would be faster than the best of them.
 
     The closed form does not know how stages that are not alike wait; what waits most by simulation may gain most, too.
     """
     bar = fitting[0].step_s if fitting else float("inf")
-    faster = sorted((each for each in near if each.step_s < bar), key=lambda each: (each.step_s, each.order))
+    faster = [sorted((each for each in band if each.step_s < bar), key=lambda each: (each.step_s, each.order)) for band in near]
     pairs = zip_longest(_first(simulated, SIMULATED), _first(fitting, BASES))
     fits = {_pipeline(bases[0]): bases for pair in pairs for bases in reversed(pair) if bases}
-    return [*fits.values(), *_first(faster, NEAR)]
+    fits |= {_pipeline(bases[0]): bases for bases in _first(risky, RISKY) if _pipeline(bases[0]) not in fits}
+    return [*fits.values(), *(each for band in faster for each in _first(band, NEAR, _unchunked))]
 
 
-def _first(candidates: Sequence[Candidate], number: int) -> list[list[Layout]]:
-    """The first few pipelines, each once: as it came first, and with its states sharded as needs least memory."""
+def _first(
+    candidates: Sequence[Candidate], number: int, alike: Callable[[Layout], Layout] | None = None
+) -> list[list[Layout]]:
+    """The first few pipelines, each once: as it came first, and with its states sharded as needs least memory.
+
+    ``alike``: what is equal of layouts that are one pipeline here.
+    """
     shardings: dict[Layout, list[Candidate]] = {}
     for each in candidates:
         if each.layout.pipeline_parallel > 1:
-            shardings.setdefault(_pipeline(each.layout), []).append(each)
-    leanest = ((alike[0], min(alike, key=lambda each: each.reserved_bytes)) for alike in list(shardings.values())[:number])
+            shardings.setdefault((alike or _pipeline)(each.layout), []).append(each)
+    leanest = ((own[0], min(own, key=lambda each: each.reserved_bytes)) for own in list(shardings.values())[:number])
     return [list(dict.fromkeys(each.layout for each in both)) for both in leanest]
 
 
@@ -161,6 +179,11 @@ def _knobs(layout: Layout) -> tuple[object, ...]:
 def _pipeline(layout: Layout) -> Layout:
     """A layout but for what a balance chooses, and for how its states are sharded."""
     return replace(layout, stage_layers=None, recompute=Full(), optimizer_shards=1, gradient_shards=1, parameter_shards=1)
+
+
+def _unchunked(layout: Layout) -> Layout:
+    """A pipeline whatever the number of its chunks."""
+    return replace(_pipeline(layout), virtual_stages=1, schedule="1f1b")
 
 
 def _other_chunks(case: Case, features: Features, base: Layout, pins: Pins) -> Iterator[Layout]:
