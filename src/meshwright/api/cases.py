@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -13,6 +13,7 @@ from meshwright.domain.cluster import Cluster
 from meshwright.domain.model import Model
 from meshwright.errors import InputError, Message, fault
 from meshwright.readers.names import require_name
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -27,8 +28,7 @@ RATIOS = {"max_memory_ratio": "memory_ratio", "reserve_memory_ratio": "reserve_r
 """Option -> field of ``Case``, whose default holds where nothing is said."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setup:
+class Setup(Value, frozen=True, kw_only=True):
     """A case, the framework that is to run it, and the request that named both."""
 
     case: Case
@@ -85,8 +85,7 @@ class Setup:
         return layout if "overlap=" in label else replace(layout, overlap=self.framework.overlap(self.case, layout))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Draft:
+class Draft(Value, frozen=True, kw_only=True):
     """What a request names, as far as it is known: a case, or what there is of one."""
 
     setup: Setup | None

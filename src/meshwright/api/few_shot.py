@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,8 +19,7 @@ FEW = 12
 """Own runs up to which the next one to measure is searched for: with more, `tune` is what chooses."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FewShot:
+class FewShot(Value, frozen=True, kw_only=True):
     """What own runs did to the calibration that they refine."""
 
     n: int

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from meshwright.api.numbers import text
 from meshwright.errors import InputError, Message, did_you_mean
+from meshwright.value import Value
 
 Values = Mapping[str, Any]
 """Name of a field -> parsed value; what was not given is absent, flags and lists are always there."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Field:
+class Field(Value, frozen=True, kw_only=True):
     """One option, key of a request file, or positional argument."""
 
     name: str

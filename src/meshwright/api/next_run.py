@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,8 +23,7 @@ MOST, LEAST = 12, 4
 """Plans that are chosen between: those that the model cannot tell from the first, within these numbers."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NextRun:
+class NextRun(Value, frozen=True, kw_only=True):
     """A layout that should be measured, and what that is worth."""
 
     label: str

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING
 
 from meshwright.api.packs import least_packs
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,8 +30,7 @@ FILLED, EVEN = 0.99, 1.02
 """Without a model: the smallest limit whose micro-batches are filled and whose ranks are even to these shares."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Point:
+class Point(Value, frozen=True, kw_only=True):
     """One limit, predicted."""
 
     max_tokens: int

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from meshwright.errors import InputError
@@ -11,6 +11,7 @@ from meshwright.packing import pack, prepared
 from meshwright.packing.context import alignment
 from meshwright.packing.dynamic import Step, by_degree, dynamic
 from meshwright.packing.figures import figures
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,8 +25,7 @@ if TYPE_CHECKING:
     from meshwright.packing import Cost
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Dynamic:
+class Dynamic(Value, frozen=True, kw_only=True):
     """One optimizer step on groups of ranks, and the same with one degree for all samples."""
 
     rank_tokens: int

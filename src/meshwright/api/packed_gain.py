@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from meshwright.api.packed_steps import OWN
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -19,8 +20,7 @@ if TYPE_CHECKING:
     from meshwright.domain.layout import Layout
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Speedup:
+class Speedup(Value, frozen=True, kw_only=True):
     """A step with each sample padded to the longest, over the step in micro-batches of packed samples."""
 
     ratio: float

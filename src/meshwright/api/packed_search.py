@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING
 
 from meshwright.api.packs import pack_counts
 from meshwright.domain.estimate import Infeasible
 from meshwright.errors import InputError, NoAnswerError
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,8 +22,7 @@ TIMES = (1, 2, 4, 8)
 """Caps of a pack that are tried, in longest samples."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tried:
+class Tried(Value, frozen=True, kw_only=True):
     """A cap and a number of packs with the expected step of their best plan; None where nothing fits."""
 
     max_tokens: int

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,6 +11,7 @@ from meshwright.errors import InputError, fault
 from meshwright.packing import TOKENS, Cost, Figures, Oversize, figures, pack, prepared
 from meshwright.packing.buckets import bucketed_tokens, padded_tokens
 from meshwright.packing.modes import KEPT_LIMITS, MODES, others
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,8 +30,7 @@ LOOKED_AT = 64
 """Steps that the figures are of; of more, evenly spaced ones."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
+class Rules(Value, frozen=True, kw_only=True):
     """How samples are packed, and for whom."""
 
     max_tokens: int
@@ -64,8 +64,7 @@ class Rules:
         return figures(self.ranks(lengths), self.laid_out(lengths), self.max_tokens, self.cost)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class Outcome(Value, frozen=True, kw_only=True):
     """All steps, or evenly spaced ones of many: counts are sums over those, imbalances their means."""
 
     steps: int

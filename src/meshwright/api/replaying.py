@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from meshwright.errors import InputError, fault
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from meshwright.api.fields import Values
@@ -19,8 +20,7 @@ MOST_CANDIDATES = 2000
 """Layouts of a cell: their covariance is a square of them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Replay:
+class Replay(Value, frozen=True, kw_only=True):
     """One cell, and what a sampler did with it, by seed."""
 
     cell: RecordedCell

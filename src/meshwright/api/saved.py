@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +9,7 @@ from meshwright.api.fields import Faults, Values
 from meshwright.api.options import CASE, LAYOUT, PLAN
 from meshwright.api.request import read
 from meshwright.api.request_file import PLAN_FILE, PLAN_KEY
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from meshwright.domain.estimate import Estimate
@@ -21,8 +21,7 @@ HEAD = """\
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TextFile:
+class TextFile(Value, frozen=True, kw_only=True):
     """A file to write."""
 
     path: str

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from meshwright.errors import InputError, Message
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from meshwright.frameworks import Framework
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class Seen(Value, frozen=True, kw_only=True):
     """What is known of the case, and what is not."""
 
     framework: Framework | None = None

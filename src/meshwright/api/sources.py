@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import takewhile
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ from meshwright.api.numbers import MOST
 from meshwright.api.options import CASE
 from meshwright.documents.quoting import command, export
 from meshwright.errors import InputError, Message, fault
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -54,8 +55,7 @@ _NEEDED = {
 """What a case needs -> the options that say it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Taken:
+class Taken(Value, frozen=True, kw_only=True):
     """Files as read, and the case that they and the flags make."""
 
     framework: Framework

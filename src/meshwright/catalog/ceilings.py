@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from meshwright.catalog.calibrations import priors
 from meshwright.catalog.device_sheet import device
 from meshwright.domain.calibration import Key
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from meshwright.domain.calibration import CalibrationTable
@@ -17,8 +17,7 @@ CLEAR = 1.005
 """Beyond its maximum by less than this a constant is as good as at it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ceiling:
+class Ceiling(Value, frozen=True, kw_only=True):
     """A constant that its runs pull beyond its largest value."""
 
     constant: str

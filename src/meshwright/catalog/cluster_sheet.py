@@ -13,6 +13,7 @@ from meshwright.catalog.sheets import Names, Sheet, aliases_of, looks_like_path,
 from meshwright.domain.cluster import Cluster, Device, Link
 from meshwright.errors import InputError, Message, fault
 from meshwright.readers.structure import structure
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,8 +22,7 @@ if TYPE_CHECKING:
 MAX_DEVICES = 10**7
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LinkRecord:
+class LinkRecord(Value, frozen=True, kw_only=True):
     """One tier; without a bandwidth it is the device's own scale-up bandwidth."""
 
     latency: Duration

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 
 from meshwright.catalog.sheets import data_path
 from meshwright.errors import fault, nearest
 from meshwright.readers.safe import load_shipped
 from meshwright.readers.structure import make_converter, structure
+from meshwright.value import Value
 
 FILE = "families.yaml"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
+class Shape(Value, frozen=True, kw_only=True):
     """Widths and counts of one size."""
 
     layers: int
@@ -25,8 +24,7 @@ class Shape:
     """Of the feed-forward block."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Family:
+class Family(Value, frozen=True, kw_only=True):
     """What models of a family share, the shapes that are known, and the rule for other sizes."""
 
     says: str
@@ -51,8 +49,7 @@ class Family:
     """By the size that people call them, as ``8b``."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Document:
+class _Document(Value, frozen=True, kw_only=True):
     families: Mapping[str, Family]
 
 

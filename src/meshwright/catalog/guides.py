@@ -9,21 +9,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Literal
 
 from meshwright.catalog.sheets import data_path
 from meshwright.readers.safe import load_shipped
 from meshwright.readers.structure import make_converter, structure
+from meshwright.value import Value
 
 Status = Literal["holds", "wrong", "holds-only-if"]
 FILE = "guides.yaml"
 _CITATION = re.compile(r"guide (\d{3}:\d+(?:, \d{3}:\d+)*)")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Document:
+class Document(Value, frozen=True, kw_only=True):
     """One of the guides."""
 
     file: str
@@ -31,8 +30,7 @@ class Document:
     language: Literal["zh", "en"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Passage:
+class Passage(Value, frozen=True, kw_only=True):
     """Where a rule stands: a document by its number, a line from 1, and words of that line."""
 
     document: str
@@ -45,8 +43,7 @@ class Passage:
         return f"{self.document}:{self.line}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class Rule(Value, frozen=True, kw_only=True):
     """One piece of advice."""
 
     id: str
@@ -71,8 +68,7 @@ class Rule:
         return ", ".join(passage.place for passage in self.passages)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stop:
+class Stop(Value, frozen=True, kw_only=True):
     """A step of the way on which a guide chooses a layout; ``meshwright.judging.walk`` goes it."""
 
     step: str
@@ -89,8 +85,7 @@ class Stop:
     """Only where the model has experts."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Guides:
+class Guides(Value, frozen=True, kw_only=True):
     """The documents and their rules, in the order of the file."""
 
     documents: Mapping[str, Document]

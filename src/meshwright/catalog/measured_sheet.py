@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from msgspec import field
 
 from meshwright.catalog.calibration_faults import MOVABLE
 from meshwright.catalog.figures import Bandwidth, Count, Duration, Figure, Provenance, Size, cited, converter
@@ -13,6 +14,7 @@ from meshwright.domain.calibration import Tile
 from meshwright.domain.measured import Measured, TimedCollective, TimedCore, TimedProduct
 from meshwright.errors import InputError, Message, did_you_mean
 from meshwright.readers.structure import structure
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,8 +32,7 @@ BOUNDS: Mapping[str, float] = {"overlap_ratio": 1.0, "gemm_wave_ratio": 1.0}
 MOST_RATIO, MOST_S = 100.0, 1e3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Goodness:
+class Goodness(Value, frozen=True, kw_only=True):
     """How well the formulas with the fitted constants alone say one benchmark again: errors |predicted / measured - 1|."""
 
     samples: int
@@ -43,8 +44,7 @@ class Goodness:
     """Median error where each sample is corrected by its measured neighbours without itself; None where nothing corrects."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MeasuredRecord:
+class MeasuredRecord(Value, frozen=True, kw_only=True):
     """The block of one cluster."""
 
     date: str

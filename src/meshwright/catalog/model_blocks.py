@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Literal
+
+from msgspec import field
 
 from meshwright.catalog.figures import cited
 from meshwright.domain.mixers import MIXERS, GatedDelta, KimiDelta, Lightning, Mamba, Mamba2, ShortConvolution
@@ -23,6 +25,7 @@ from meshwright.domain.model import (
 )
 from meshwright.errors import Message, did_you_mean
 from meshwright.readers.limits import MAX_LAYERS, refuse_giants
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -34,8 +37,7 @@ NONE = "none"
 """What a kind says that has no attention, or no feed-forward block."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MixersRecord:
+class MixersRecord(Value, frozen=True, kw_only=True):
     """Linear mixers, each under the name by which kinds take it."""
 
     gated_delta: GatedDelta | None = None
@@ -51,8 +53,7 @@ class MixersRecord:
         return {name: mixer for name in MIXERS if (mixer := getattr(self, name)) is not None}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KindRecord:
+class KindRecord(Value, frozen=True, kw_only=True):
     """What one kind of layer has of its own."""
 
     feed_forward: str | None = None
@@ -65,8 +66,7 @@ class KindRecord:
     query_key_norm: Literal["none", "head", "full"] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelRecord:
+class ModelRecord(Value, frozen=True, kw_only=True):
     """A block of the file after ``like`` is filled in; the keys that a contributor writes."""
 
     hidden: int

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import field
 
 from meshwright.catalog.figures import Provenance, cited, converter
 from meshwright.catalog.model_blocks import ModelRecord, block_faults, build_model, numbers_of
@@ -25,13 +27,13 @@ from meshwright.readers.hf_config import model_from_config, read_config
 from meshwright.readers.limits import MAX_SIZE
 from meshwright.readers.safe import require_mapping
 from meshwright.readers.structure import structure
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConfiguredRecord:
+class ConfiguredRecord(Value, frozen=True, kw_only=True):
     """A block that holds a published configuration."""
 
     source: str

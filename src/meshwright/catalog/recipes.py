@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -11,6 +11,7 @@ from meshwright.domain.training import Optimizer, Precision
 from meshwright.errors import fault
 from meshwright.readers.safe import load_shipped, require_mapping
 from meshwright.readers.structure import make_converter, structure
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,8 +19,7 @@ if TYPE_CHECKING:
 GRADIENT_BYTES = {"fp32": 4.0, "bf16": 2.0}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OptimizerRecord:
+class OptimizerRecord(Value, frozen=True, kw_only=True):
     """A block of ``optimizers.yaml``."""
 
     state_bytes: float

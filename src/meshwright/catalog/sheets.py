@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
@@ -11,6 +10,7 @@ from meshwright.errors import InputError, Message, did_you_mean, fault, nearest
 from meshwright.readers.names import name_fault
 from meshwright.readers.safe import load_shipped, load_yaml, require_mapping
 from meshwright.text import kind, shown
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 SECTIONS = ("sources", "devices", "clusters", "models", "measured")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sheet:
+class Sheet(Value, frozen=True, kw_only=True):
     """The sections of one file, not yet structured."""
 
     path: str

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from meshwright.check.advice import advice
@@ -20,6 +19,7 @@ from meshwright.check.surface import keys, twice
 from meshwright.check.waste import losses, waste
 from meshwright.documents.naming import ASKED_FOR
 from meshwright.frameworks.settings import Finding
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from meshwright.domain.estimate import Estimate
@@ -33,8 +33,7 @@ CHECKS: tuple[Check, ...] = (
 ORDER = ("error", "warning", "advice")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Checked:
+class Checked(Value, frozen=True, kw_only=True):
     """What a check found, worst first, and what it could not look at."""
 
     findings: tuple[Finding, ...]

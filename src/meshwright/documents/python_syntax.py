@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from meshwright.documents.source import UNKNOWN
 from meshwright.errors import Message
+from meshwright.value import Value
 
 MAX_DEPTH = 50
 _OPERATIONS = (ast.Add, ast.Sub, ast.Mult, ast.FloorDiv)
@@ -17,8 +18,7 @@ Span = tuple[int, int]
 """Start and end in the UTF-8 bytes of the file."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
+class Written(Value, frozen=True, kw_only=True):
     """One value where it stands: its key, itself, its own bytes and those of the statement or argument around it."""
 
     key: str

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Final, Protocol
+
+from msgspec import field
+
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from meshwright.errors import Message
@@ -23,8 +26,7 @@ class Unknown(Enum):
 UNKNOWN: Final = Unknown.UNKNOWN
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class Setting(Value, frozen=True, kw_only=True):
     """One value under the framework's own name: ``--seq-length``, ``parallelism.tp``.
 
     ``value`` is what the file's language makes of it: text of a flag (a tuple of texts where it has several, True where
@@ -45,8 +47,7 @@ class Setting:
         return f"{self.file}:{self.line}" if self.line else self.file
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class File:
+class File(Value, frozen=True, kw_only=True):
     """A file that is written or read: a path, its text, and whether it can be executed."""
 
     path: str
@@ -75,8 +76,7 @@ class Document(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class Source(Value, frozen=True, kw_only=True):
     """What the files say, before it is known what it means."""
 
     documents: tuple[Document, ...] = ()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import yaml
@@ -18,6 +18,7 @@ from meshwright.documents.quoting import flow, yaml_scalar
 from meshwright.documents.source import Setting
 from meshwright.errors import InputError, fault
 from meshwright.readers.safe import Twice, parse_json, parse_yaml, require_mapping
+from meshwright.value import Value
 
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _ANCHOR = re.compile(r"&[^\s,\[\]{}]+[ \t]+")
@@ -26,8 +27,7 @@ _ODD = re.compile("[^\n\r\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\u
 _SURROGATE = re.compile(r"(?<!\\)((?:\\\\)*)\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TreeDocument:
+class TreeDocument(Value, frozen=True, kw_only=True):
     """A YAML or JSON file."""
 
     path: str

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -24,8 +25,7 @@ RecomputeRule = Literal["any", "first"]
 """``any``: each chunk of each stage has its own counts; ``first``: the same number of leading layers in every chunk (Megatron)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Body:
+class Body(Value, frozen=True, kw_only=True):
     """Alike layers that stand in a row; a model is one body, or several in their order (dense layers, then mixtures)."""
 
     name: str = "body"
@@ -44,8 +44,7 @@ class Body:
     """Working set while one of the layers runs, by treatment; empty: none."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class End:
+class End(Value, frozen=True, kw_only=True):
     """What stands beside the layers on the first or the last chunk: the embedding; the output layer, the loss, and with them
     multi-token prediction."""
 
@@ -58,8 +57,7 @@ class End:
     transient_memory: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BalanceProblem:
+class BalanceProblem(Value, frozen=True, kw_only=True):
     """A pipeline to be filled: bodies in order between two ends, treatments to choose from, and the memory of each stage.
 
     Times are per micro-batch (per split of it under ``sequence_splits``, where micro-batches are counted in splits, too).
@@ -94,8 +92,7 @@ class BalanceProblem:
         return sum(body.layers for body in self.bodies)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BubbleSplit:
+class BubbleSplit(Value, frozen=True, kw_only=True):
     """Why the pipeline is longer than ideal, each relative to the ideal work of a stage (all stages alike, nothing recomputed)."""
 
     ideal_ratio: float
@@ -110,8 +107,7 @@ class BubbleSplit:
         return self.ideal_ratio + self.imbalance_ratio + self.recompute_ratio + self.communication_ratio
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Placement:
+class Placement(Value, frozen=True, kw_only=True, eq=False):
     """Where layers stand, and what it costs by the problem's own objective and by event simulation."""
 
     counts: Counts
@@ -131,8 +127,7 @@ class Placement:
         return _grid(self.counts[:, treatment].sum(axis=0))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Balance:
+class Balance(Value, frozen=True, kw_only=True, eq=False):
     """The answer, and how sure it is."""
 
     problem: BalanceProblem
@@ -163,8 +158,7 @@ class Balance:
         return gap if gap > PROVED else 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Overfull:
+class Overfull(Value, frozen=True, kw_only=True):
     """No placement fits: the least that the fullest stage demands, what it may hold, and what would help."""
 
     stage: int

@@ -8,20 +8,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import fields, replace
 from typing import TypeAlias
 
 import numpy as np
+from msgspec import field
 from numpy.typing import NDArray
 
 from meshwright.domain.uncertainty import OTHER, FitCurve, Scale, Uncertainty
+from meshwright.value import Value
 
 Constant: TypeAlias = float | NDArray[np.float64]
 """A number, or a column of trial values while a calibration is fitted: formulas may only apply ufuncs to it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tile:
+class Tile(Value, frozen=True, kw_only=True):
     """A GEMM tile: rows and columns of the output, and its main-loop efficiency relative to the best tile."""
 
     rows: int
@@ -29,8 +30,7 @@ class Tile:
     ratio: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Constants:
+class Constants(Value, frozen=True, kw_only=True):
     """Efficiencies (0..1, of the device's own peak), latencies and overheads."""
 
     gemm_ratio: Constant
@@ -153,8 +153,7 @@ NO_NUMBERS = frozenset({"tiles", "pass_speeds"})
 """Fields of ``Constants`` that are no single number."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Key:
+class Key(Value, frozen=True, kw_only=True):
     """What a calibration may know about a run: its hardware, its software, its numbers. Never its model or its layout."""
 
     device: str
@@ -190,8 +189,7 @@ def most_of(maximum: float | None, reached: Mapping[str, float], device: str) ->
     return reached.get(device, math.inf if maximum is None else maximum)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Freedom:
+class Freedom(Value, frozen=True, kw_only=True):
     """How far a fit may move a constant: standard deviation of the offset of its log at each level, and its largest value."""
 
     name: str
@@ -207,8 +205,7 @@ class Freedom:
         return most_of(self.maximum, self.reached, device)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Offsets:
+class Offsets(Value, frozen=True, kw_only=True):
     """What a fit learnt of one constant: level -> value -> offset of its log; what was not seen has none."""
 
     by_level: Mapping[str, Mapping[str, float]]
@@ -245,8 +242,7 @@ def fitted_constants(prior: Constants, offsets: Mapping[str, Offsets], key: Key)
     return replace(prior, **moved)  # type: ignore[arg-type]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Move:
+class Move(Value, frozen=True, kw_only=True):
     """One constant: its prior, what it became, and the offsets of its log that made the difference."""
 
     name: str
@@ -269,8 +265,7 @@ def moves(prior: Constants, fitted: Constants, offsets: Mapping[str, Offsets], k
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Calibration:
+class Calibration(Value, frozen=True, kw_only=True):
     """Constants with a name and a version, and whether any of them was fitted to measurements."""
 
     name: str
@@ -290,8 +285,7 @@ class Calibration:
         return f"{self.name}@{self.version}" + (f"+{self.measured}" if self.measured else "")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CalibrationTable:
+class CalibrationTable(Value, frozen=True, kw_only=True):
     """Everything that a fit learnt, for any device, framework and precision; a file on disk."""
 
     name: str

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from meshwright.domain.launch import AS_RECIPES, Launch
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from meshwright.domain.calibration import Calibration
@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from meshwright.domain.training import Batch, Training
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class Case(Value, frozen=True, kw_only=True):
     """Model, cluster, batch, training, implementation and calibration: the input of every estimate."""
 
     model: Model

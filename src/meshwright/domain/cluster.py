@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from meshwright.errors import InputError, Message
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from meshwright.domain.measured import Measured
@@ -40,8 +41,7 @@ class Device:
         return dtype in self.peak_flops_per_s
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Link:
+class Link(Value, frozen=True, kw_only=True):
     """One tier of the interconnect, seen from one device."""
 
     bytes_per_s: float
@@ -57,8 +57,7 @@ class Link:
     links only (HCCS on Atlas A2, xGMI on MI300X)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cluster:
+class Cluster(Value, frozen=True, kw_only=True):
     """``num_devices`` equal devices in nodes, nodes in scale-up domains, domains on a network."""
 
     name: str

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from meshwright.value import Value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StagePeak:
+class StagePeak(Value, frozen=True, kw_only=True):
     """The peak memory of one stage in one round (a run of the whole pipeline with one split of the layers)."""
 
     stage: int
@@ -21,8 +20,7 @@ class StagePeak:
         return sum(map(sum, self.counts))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DryRuns:
+class DryRuns(Value, frozen=True, kw_only=True):
     """Peaks of stages of pipelines that differ in where layers stand and how they are recomputed, and in nothing else."""
 
     stages: int

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from meshwright.domain.uncertainty import expected_s
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from meshwright.domain.layout import Layout
@@ -15,8 +15,7 @@ Grade = Literal["measured", "interpolated", "calibrated", "kin", "analytic"]
 """``calibrated`` on runs of this device under this framework; ``kin``: borrowed from other devices or frameworks."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Term:
+class Term(Value, frozen=True, kw_only=True):
     """A number that knows where it comes from."""
 
     name: str
@@ -27,8 +26,7 @@ class Term:
     grade: Grade = "analytic"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StageMemory:
+class StageMemory(Value, frozen=True, kw_only=True):
     """Bytes on the fullest rank of one stage."""
 
     parameters: float
@@ -50,8 +48,7 @@ class StageMemory:
         return self.allocated_bytes + self.overhead
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostMemory:
+class HostMemory(Value, frozen=True, kw_only=True):
     """Bytes of the host memory of the fullest node, by what they are for."""
 
     offload: float
@@ -75,8 +72,7 @@ class HostMemory:
         return self.needed_bytes + self.checkpoint
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stage:
+class Stage(Value, frozen=True, kw_only=True):
     """One pipeline stage: its layers, memory, and seconds per micro-batch."""
 
     stage: int
@@ -89,8 +85,7 @@ class Stage:
     """Layers of each chunk, in the order in which a micro-batch passes them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimeSplit:
+class TimeSplit(Value, frozen=True, kw_only=True):
     """Exposed seconds on the busiest stage; the parts sum to the step."""
 
     compute_s: float
@@ -111,8 +106,7 @@ class TimeSplit:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Interval:
+class Interval(Value, frozen=True, kw_only=True):
     """Where the measured figure lies with probability ``level``, judged by runs that the fit had not seen."""
 
     level: float
@@ -122,8 +116,7 @@ class Interval:
     """Of the distribution whose mass below the capacity is the probability that the layout fits."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stall:
+class Stall(Value, frozen=True, kw_only=True):
     """The second of two times that a layout takes: what it takes in the runs whose pipeline messages stall."""
 
     probability: float
@@ -132,8 +125,7 @@ class Stall:
     """The interval over both: it holds as large a share of all runs as ``Estimate.interval`` of those that do not stall."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate:
+class Estimate(Value, frozen=True, kw_only=True):
     """One layout, predicted. Names are those of the contract; sizes in bytes, times in seconds, ratios 0..1."""
 
     label: str
@@ -202,8 +194,7 @@ class Estimate:
         return self.tokens_per_s_per_device * self.step_s / (self.time.compute_s + self.time.optimizer_s)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unmet:
+class Unmet(Value, frozen=True, kw_only=True):
     """A constraint that nothing satisfies: what was demanded, what the bound is, and what would close the gap."""
 
     constraint: str
@@ -219,15 +210,13 @@ class Unmet:
         return self.demand - self.bound
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fits:
+class Fits(Value, frozen=True, kw_only=True):
     """The layout satisfies every constraint."""
 
     headroom_bytes: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Infeasible:
+class Infeasible(Value, frozen=True, kw_only=True):
     """Nothing fits, and why. An ordinary result, not an exception."""
 
     unmet: tuple[Unmet, ...]

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from meshwright.domain.layout import AttentionKernel, ContextKind, Schedule
 from meshwright.domain.training import Task
+from meshwright.value import Value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Features:
+class Features(Value, frozen=True, kw_only=True):
     """The searchable surface of a framework version."""
 
     name: str

@@ -7,8 +7,9 @@ not three programs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from meshwright.value import Value
 
 Part = Literal["attention", "mixer", "mlp", "experts", "expert_bias", "shared", "router"]
 """Which block of a layer a row belongs to. Rows of ``experts``, and of ``expert_bias`` where experts have biases, count per
@@ -47,8 +48,7 @@ PassKind = Literal[
 """Sorts of memory-bound operations that a profile times apart (``Constants.pass_speeds``)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SavedTensor:
+class SavedTensor(Value, frozen=True, kw_only=True):
     """One tensor that a layer keeps for backward."""
 
     name: str
@@ -68,8 +68,7 @@ class SavedTensor:
     """Module whose input it is, by the names of ``Launch.offloaded_modules``."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pass:
+class Pass(Value, frozen=True, kw_only=True):
     """One memory-bound operation: bytes read and written per element, forward and backward."""
 
     name: str
@@ -86,8 +85,7 @@ class Pass:
     """Where it exists at all."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Units:
+class Units(Value, frozen=True, kw_only=True):
     """Sharded units of parameters, one for each layer and one for the ends: bytes read and written per parameter around messages.
 
     Per parameter of the rank before sharding, or of its shard where the name says so.
@@ -117,8 +115,7 @@ class Units:
     """Copies of everybody's slices into the parameters."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compilation:
+class Compilation(Value, frozen=True, kw_only=True):
     """What torch.compile changes of an implementation: what is kept, moved and launched. Fields as in ``Implementation``."""
 
     saved: tuple[SavedTensor, ...]
@@ -128,8 +125,7 @@ class Compilation:
     loss_passes: tuple[float, float]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Implementation:
+class Implementation(Value, frozen=True, kw_only=True):
     """A framework version: kernels, saved tensors, buffers and the communication that it can hide."""
 
     name: str

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Literal
 
 from meshwright.errors import fault, nearest
+from meshwright.value import Value
 
 Graphs = Literal["none", "partial", "step"]
 """No CUDA graph; graphs of parts (attention, router, dispatch); the whole step as one graph."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Launch:
+class Launch(Value, frozen=True, kw_only=True):
     """Settings of a launch. What is left as it is here is what performance recipes do, and costs nothing.
 
     Routing is ``Training.balanced_routing``, the kernels of attention and torch.compile are a layout's (``domain.kernels``), and so

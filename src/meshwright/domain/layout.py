@@ -5,8 +5,9 @@ The compact label names it: ``tp8 cp1 pp4 vp2 ep1 etp1 dp16 mb1 sp zero1 recompu
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
+
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -20,20 +21,17 @@ Grid = tuple[tuple[int, ...], ...]
 """Layers by chunk and stage, ``[chunk][stage]``."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NoRecompute:
+class NoRecompute(Value, frozen=True, kw_only=True):
     """Keep every activation."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Selective:
+class Selective(Value, frozen=True, kw_only=True):
     """Recompute named modules of every layer: core_attn, layernorm, mlp, mlp_act, comm, moe_act, moe, mla_up_proj, ..."""
 
     modules: tuple[str, ...] = ("core_attn",)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Full:
+class Full(Value, frozen=True, kw_only=True):
     """Recompute whole layers.
 
     ``layers`` is None for all, k for the first k of each chunk, or one tuple per chunk with a count per stage.
@@ -46,8 +44,7 @@ Treatment = NoRecompute | Selective | Full
 """What one layer does with its activations; ``Full()`` without counts."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mixed:
+class Mixed(Value, frozen=True, kw_only=True):
     """Layers of one pipeline treated differently: how many of each chunk and stage have each treatment; what is left is kept.
 
     Holds:   at least one part, no treatment twice, ``Full()`` without counts of its own, in the order of ``ordered_parts``; a chunk
@@ -120,8 +117,7 @@ def mixed(parts: Iterable[tuple[Selective | Full, Grid]], split: Grid) -> Recomp
             return Mixed(parts=some)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Overlap:
+class Overlap(Value, frozen=True, kw_only=True):
     """Which communication runs beside compute. Data-parallel and point-to-point overlap keep the arithmetic exact."""
 
     gradient_reduce: bool = True
@@ -131,8 +127,7 @@ class Overlap:
     expert: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
+class Layout(Value, frozen=True, kw_only=True):
     """Every knob of a layout. Degrees are at least 1; ``data_parallel`` is the number of dense replicas.
 
     Sharding is three knobs: over how many ranks optimizer state, gradients and parameters are split. ZeRO-1, 2 and 3,

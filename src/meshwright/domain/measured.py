@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Literal, TypeAlias, get_args
 
+from msgspec import field
+
 from meshwright.domain.calibration import Calibration, Constants, Key, Move, Tile, moves
+from meshwright.value import Value
 
 Operation: TypeAlias = Literal["all-reduce", "all-gather", "reduce-scatter", "all-to-all", "send"]
 OPERATIONS: tuple[Operation, ...] = get_args(Operation)
 Direction: TypeAlias = Literal["forward", "input", "weight"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Timed:
+class Timed(Value, frozen=True, kw_only=True):
     """Anything that was timed beside its formula."""
 
     seconds: float
@@ -28,8 +30,7 @@ class Timed:
         return self.seconds / self.formula_s
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimedProduct(Timed):
+class TimedProduct(Timed, frozen=True, kw_only=True):
     """One matrix product (rows, inner) x (inner, columns) of a linear layer, in one direction."""
 
     rows: int
@@ -44,8 +45,7 @@ class TimedProduct(Timed):
         return (self.rows, self.columns, self.inner)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimedCore(Timed):
+class TimedCore(Timed, frozen=True, kw_only=True):
     """One causal attention core: ``groups`` heads of all sequences, each over ``tokens`` and ``head_dim`` wide."""
 
     groups: int
@@ -60,8 +60,7 @@ class TimedCore(Timed):
         return (self.groups, self.tokens, self.head_dim)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimedCollective(Timed):
+class TimedCollective(Timed, frozen=True, kw_only=True):
     """One collective of a group; ``payload_bytes`` of the whole tensor: gathered, or before it is scattered or reduced."""
 
     operation: Operation
@@ -69,8 +68,7 @@ class TimedCollective(Timed):
     payload_bytes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
+class Measured(Value, frozen=True, kw_only=True):
     """Figures of one cluster that were measured on it."""
 
     name: str

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
+from meshwright.value import Value
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryReading:
+
+class MemoryReading(Value, frozen=True, kw_only=True):
     """A way to read the memory of a run."""
 
     kind: Literal["allocated", "first step", "allocator", "device"] = "device"

@@ -6,10 +6,11 @@ farthest apart. A group of ``ranks`` with ``stride`` has ``local`` members in ea
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -19,8 +20,7 @@ if TYPE_CHECKING:
     Number = float | NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class Group(Value, frozen=True, kw_only=True):
     """A communicator: how many ranks, how many of them share a scale-up domain, how many domains it spans.
 
     Fields broadcast: numbers or columns.

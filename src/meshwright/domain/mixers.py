@@ -6,12 +6,12 @@ of memory and time read one table; what a kind has of its own (weights, work of 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
+from meshwright.value import Value
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GatedDelta:
+
+class GatedDelta(Value, frozen=True, kw_only=True):
     """Gated delta net (Yang et al. 2024, arXiv 2412.06464), as in Qwen3-Next: one decay for each value head and token."""
 
     key_heads: int
@@ -65,8 +65,7 @@ class GatedDelta:
         return self.value_heads * self.key_dim * self.value_dim
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KimiDelta:
+class KimiDelta(Value, frozen=True, kw_only=True):
     """Kimi delta attention (Kimi Linear, arXiv 2510.26692): a gated delta net with one decay for each channel of a key."""
 
     num_heads: int
@@ -120,8 +119,7 @@ class KimiDelta:
         return self.num_heads * self.head_dim * self.head_dim
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mamba2:
+class Mamba2(Value, frozen=True, kw_only=True):
     """A Mamba-2 layer (Dao and Gu 2024, arXiv 2405.21060): a state-space model with one decay for each head and token."""
 
     num_heads: int
@@ -178,8 +176,7 @@ class Mamba2:
         return self.value_width * self.state_dim
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mamba:
+class Mamba(Value, frozen=True, kw_only=True):
     """A Mamba layer of the first kind (Gu and Dao 2023, arXiv 2312.00752), as in Jamba: a step for every channel."""
 
     width: int
@@ -236,8 +233,7 @@ class Mamba:
         return self.width * self.state_dim
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lightning:
+class Lightning(Value, frozen=True, kw_only=True):
     """Lightning attention (arXiv 2401.04658; MiniMax-01, arXiv 2501.08313): linear attention with a fixed decay."""
 
     num_heads: int
@@ -296,8 +292,7 @@ class Lightning:
         return self.num_heads * self.head_dim * self.head_dim
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShortConvolution:
+class ShortConvolution(Value, frozen=True, kw_only=True):
     """A gated short convolution alone (LFM2): no recurrence beyond its taps."""
 
     width: int

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 from meshwright.domain.mixers import GatedDelta, Mamba2, Mixer
 from meshwright.errors import InputError, Message
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,8 +21,7 @@ PositionEncoding = Literal["rope", "learned", "alibi", "none"]
 NormKind = Literal["rms", "layer", "layer-no-bias", "none"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LatentAttention:
+class LatentAttention(Value, frozen=True, kw_only=True):
     """Widths of multi-head latent attention (DeepSeek-V2, arXiv 2405.04434): low-rank queries, keys and values."""
 
     query_rank: int | None
@@ -32,8 +32,7 @@ class LatentAttention:
     value_dim: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompressedAttention:
+class CompressedAttention(Value, frozen=True, kw_only=True):
     """Widths of DeepSeek-V4's attention: low-rank queries, one key that is the value, too, grouped low-rank outputs, and entries
     that stand for blocks of tokens behind the window."""
 
@@ -48,8 +47,7 @@ class CompressedAttention:
     """Entries are made of two blocks, so that their projections are twice as wide (compressed sparse attention)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Indexer:
+class Indexer(Value, frozen=True, kw_only=True):
     """What chooses the tokens (or compressed entries) that sparse attention looks at (DeepSeek-V3.2, arXiv 2512.02556)."""
 
     num_heads: int
@@ -58,8 +56,7 @@ class Indexer:
     """A projection weighs the heads of each query; False: their scores are pooled over blocks of keys (MiniMax M3)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attention:
+class Attention(Value, frozen=True, kw_only=True):
     """One attention block. MHA, GQA and MQA differ only in ``num_key_value_heads``; MLA has ``latent``."""
 
     num_heads: int
@@ -117,8 +114,7 @@ class Attention:
         return self.num_heads * self.value_dim
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mlp:
+class Mlp(Value, frozen=True, kw_only=True):
     """A dense feed-forward block: two matrices, or three where it is gated."""
 
     width: int
@@ -131,8 +127,7 @@ class Mlp:
         return 2 if self.gated else 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MixtureOfExperts:
+class MixtureOfExperts(Value, frozen=True, kw_only=True):
     """A mixture of experts: router, routed experts, and shared experts that see every token."""
 
     num_experts: int
@@ -161,8 +156,7 @@ class MixtureOfExperts:
         return 2 if self.gated else 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Side:
+class Side(Value, frozen=True, kw_only=True):
     """A thin projection beside the blocks of a layer or of the model, on every rank (hyper-connections, AltUp, Laurel)."""
 
     name: str
@@ -172,8 +166,7 @@ class Side:
     """Further weights: of a norm, biases, scales."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lookup:
+class Lookup(Value, frozen=True, kw_only=True):
     """A table beside the token embedding that is only looked up: per-layer inputs (Gemma 3n), n-grams (LongCat-Flash-Lite)."""
 
     name: str
@@ -181,8 +174,7 @@ class Lookup:
     width: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tower:
+class Tower(Value, frozen=True, kw_only=True):
     """What turns images (or sound) into embeddings in front of the first layer; frozen unless it is ``trained``.
 
     A trained one is counted whole on the first stage; of a frozen one nothing is (its weights are 2 bytes a parameter there), nor
@@ -201,8 +193,7 @@ NO_BLOCK = Mlp(width=0)
 """The feed-forward block of a layer that has none."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LayerKind:
+class LayerKind(Value, frozen=True, kw_only=True):
     """One kind of layer; layers of a kind have equal shapes.
 
     What mixes tokens is attention, a linear mixer, both side by side (Falcon-H1), or nothing (feed-forward layers of Nemotron-H).
@@ -400,9 +391,8 @@ def _mixer_faults(kind: LayerKind, path: str) -> Iterator[Message]:
     if not kind.mixes and not kind.has_block:
         yield Message("model.empty-layer", "a layer has neither attention, nor a mixer, nor a feed-forward block", {}, path)
     mixer = kind.mixer
-    pairs = {
-        GatedDelta: ("key_heads", "value_heads"), Mamba2: ("num_groups", "num_heads"),
-    }.get(type(mixer))
+    known: dict[type, tuple[str, str]] = {GatedDelta: ("key_heads", "value_heads"), Mamba2: ("num_groups", "num_heads")}
+    pairs = known.get(type(mixer))
     if pairs is not None:
         few, many = (getattr(mixer, name) for name in pairs)
         if many % few:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
+
+from msgspec import field
+
+from meshwright.value import Value
 
 Bench = Literal[
     "product", "grouped", "attention", "pass", "operator", "distributed", "unit", "message", "transfer", "collective",
@@ -15,8 +18,7 @@ Bench = Literal[
 Argument: TypeAlias = int | float | str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sample:
+class Sample(Value, frozen=True, kw_only=True):
     """Seconds of one call, from blocks of calls; of each block the slowest rank counts."""
 
     bench: Bench

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from meshwright.errors import InputError, Message
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from meshwright.domain.cluster import Device
@@ -13,8 +13,7 @@ if TYPE_CHECKING:
 Task = Literal["pretrain", "sft", "lora"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Packing:
+class Packing(Value, frozen=True, kw_only=True):
     """What stands in the sequences of a batch that are packs of samples; means over the step."""
 
     samples_per_sequence: float
@@ -22,8 +21,7 @@ class Packing:
     longest_sample_tokens: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
+class Batch(Value, frozen=True, kw_only=True):
     """Sequences and tokens of one optimizer step."""
 
     global_batch_sequences: int
@@ -64,8 +62,7 @@ class Batch:
         return self.tokens * (1.0 - self.padding_ratio)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Precision:
+class Precision(Value, frozen=True, kw_only=True):
     """A precision recipe: what matrices compute in, what is kept for backward and what the optimizer keeps."""
 
     name: str
@@ -101,8 +98,7 @@ class Precision:
         return able and (not self.families or device.family in self.families)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Optimizer:
+class Optimizer(Value, frozen=True, kw_only=True):
     """An optimizer by its state: bytes per parameter beside the master copy, and FLOP per parameter."""
 
     name: str
@@ -110,16 +106,14 @@ class Optimizer:
     """Moments: AdamW 8, AdamW with BF16 moments 4, SGD with momentum 4, Muon 4."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lora:
+class Lora(Value, frozen=True, kw_only=True):
     """Low-rank adapters: rank, and the projections that carry them."""
 
     rank: int = 16
     targets: tuple[str, ...] = ("query", "key", "value", "output", "mlp")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Training:
+class Training(Value, frozen=True, kw_only=True):
     """Task, numbers and length of a training run."""
 
     task: Task

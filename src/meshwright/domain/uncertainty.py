@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TypeAlias
 
 import numpy as np
+from msgspec import field
 from numpy.typing import NDArray
+
+from meshwright.value import Value
 
 Number: TypeAlias = float | NDArray[np.float64]
 OTHER = "*"
@@ -20,8 +23,7 @@ WIDEST = 7.0
 """A factor of a thousand either way: whatever is wider says as little."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scale:
+class Scale(Value, frozen=True, kw_only=True):
     """Half-width of an interval of a quantity, in log units, by regime.
 
         h(level) = q(level) exp(base + sum over features of effect(value))
@@ -51,8 +53,7 @@ class Scale:
         return min(WIDEST, self.quantiles[f"{level:g}"] * self.spread(features))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FitCurve:
+class FitCurve(Value, frozen=True, kw_only=True):
     """How likely a layout that needs so much memory runs.
 
         p_memory = 1 / (1 + exp((log(reserved / memory) - edge) / width));   p = (1 - failures) p_memory
@@ -103,8 +104,7 @@ def expected_s(step_s: Number, fit_probability: Number) -> NDArray[np.float64]:
     return np.asarray(step_s / np.maximum(fit_probability, LEAST_PROBABILITY))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Uncertainty:
+class Uncertainty(Value, frozen=True, kw_only=True):
     """Intervals and probabilities of one calibration."""
 
     step: Scale

@@ -6,7 +6,7 @@ Parameters, gradients and optimizer state are exact, so the difference is the ac
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,6 +15,7 @@ from meshwright.errors import fault
 from meshwright.estimate.certainty import LEVEL, around, fitting, memory_curve
 from meshwright.estimate.memory import fragmentation_bytes
 from meshwright.estimate.single import upper_bytes
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,8 +38,7 @@ LEAST_RATIO = 0.1
 """Of activations: a probe never takes away more of them than so much. Our judgement."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Probe:
+class Probe(Value, frozen=True, kw_only=True):
     """A probe's peak: what was predicted for the stage it ran, and what it showed."""
 
     stage: int

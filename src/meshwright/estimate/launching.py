@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from meshwright.domain.launch import OFF
 from meshwright.domain.launching import launched, settings_of
 from meshwright.domain.layout import overlapping
 from meshwright.estimate.evaluate import evaluate
+from meshwright.value import Value
 from meshwright.words import signed
 
 if TYPE_CHECKING:
@@ -22,8 +23,7 @@ BEST = {
 """Setting -> the value that costs least. Graphs: of the step, or of parts where the host must read how tokens are routed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchCost:
+class LaunchCost(Value, frozen=True, kw_only=True):
     """A setting as it is, and what it costs."""
 
     name: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,6 +28,7 @@ from meshwright.perf.mixers import chunk_flops
 from meshwright.perf.operators import head_product, layer_products
 from meshwright.perf.parameters import embedding_parameters, final_norm_parameters, head_parameters, layer_parameters
 from meshwright.perf.schedules import BACKWARD, FORWARD, SCHEDULES, WEIGHT
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,8 +40,7 @@ if TYPE_CHECKING:
     from meshwright.perf.operators import WorkShape
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chunk:
+class Chunk(Value, frozen=True, kw_only=True):
     """Layers of one chunk of a rank, each with what of it is recomputed (none, core_attn, full), and the ends that it has."""
 
     layers: tuple[tuple[LayerKind, str], ...]
@@ -50,8 +50,7 @@ class Chunk:
     """Neighbours on another rank: 0, 1 or 2."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RankFigures:
+class RankFigures(Value, frozen=True, kw_only=True):
     """One rank of one step. ``activation_bytes``: kept for backward by all micro-batches in flight, at most."""
 
     parameters: int

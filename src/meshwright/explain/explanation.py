@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import isinf
 from typing import TYPE_CHECKING
 
@@ -19,6 +18,7 @@ from meshwright.judging.start import GuidedStart, differences, guided_start
 from meshwright.search.offloaded import first_of
 from meshwright.search.result import SearchOptions
 from meshwright.search.sizes import on
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from meshwright.search.runner import Runner
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fastest:
+class Fastest(Value, frozen=True, kw_only=True):
     """What ``plan`` would list first on the devices of the layout, or the layout itself where that is not expected to be slower."""
 
     label: str
@@ -43,8 +42,7 @@ class Fastest:
     differences: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Explanation:
+class Explanation(Value, frozen=True, kw_only=True):
     """Why a layout is as fast as it is, where the rest goes, what a step of each knob would do, and what the guides say."""
 
     label: str

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from meshwright.domain.layout import Layout, NoRecompute
 from meshwright.judging.neighbours import vary
 from meshwright.judging.predicates import change
 from meshwright.judging.start import start_layout
+from meshwright.value import Value
 from meshwright.words import seconds, signed
 
 if TYPE_CHECKING:
     from meshwright.judging.facts import Facts
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpeedRung:
+class SpeedRung(Value, frozen=True, kw_only=True):
     """Step time after one more knob (or several that are legal only together), on top of those before."""
 
     knob: str
@@ -27,8 +27,7 @@ class SpeedRung:
     fits: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpeedStep:
+class SpeedStep(Value, frozen=True, kw_only=True):
     """Step 3: from the guided start to the layout."""
 
     rungs: tuple[SpeedRung, ...]

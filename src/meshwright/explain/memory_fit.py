@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from meshwright.domain.label import recompute_word
@@ -14,13 +14,13 @@ from meshwright.search.levers import levers
 from meshwright.search.rules import sequence_parallel_unasked
 from meshwright.search.space import divisors
 from meshwright.units import count, gib
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from meshwright.judging.facts import Facts
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryRung:
+class MemoryRung(Value, frozen=True, kw_only=True):
     """Memory of the fullest device after one more knob, on top of those before."""
 
     knob: str
@@ -28,8 +28,7 @@ class MemoryRung:
     fits: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FitStep:
+class FitStep(Value, frozen=True, kw_only=True):
     """Step 1: fit the model in memory."""
 
     parameters: int

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from meshwright.units import count
+from meshwright.value import Value
 from meshwright.words import percent, plural
 
 if TYPE_CHECKING:
@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     from meshwright.judging.facts import Facts
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchTrial:
+class BatchTrial(Value, frozen=True, kw_only=True):
     """The same layout at another global batch."""
 
     global_batch_sequences: int
@@ -24,8 +23,7 @@ class BatchTrial:
     bubble_ratio: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchStep:
+class BatchStep(Value, frozen=True, kw_only=True):
     """Step 2: reach the global batch."""
 
     global_batch_sequences: int

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from meshwright.catalog.guides import cited, lines_of
 from meshwright.units import count, gib
+from meshwright.value import Value
 from meshwright.words import seconds, signed
 
 if TYPE_CHECKING:
@@ -34,8 +34,7 @@ SMALLEST_POINTS = 0.05
 """Terms below so many points are not listed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Section:
+class Section(Value, frozen=True, kw_only=True):
     """A title and its lines."""
 
     title: str

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from meshwright.judging.neighbours import neighbours
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -14,8 +15,7 @@ if TYPE_CHECKING:
     from meshwright.judging.facts import Facts
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sensitivity:
+class Sensitivity(Value, frozen=True, kw_only=True):
     """A legal neighbour at the same devices and global batch, or the rules that refuse it."""
 
     knob: str
@@ -32,8 +32,7 @@ class Sensitivity:
     fits: bool | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WhatIf:
+class WhatIf(Value, frozen=True, kw_only=True):
     """The same layout on other hardware or software."""
 
     change: str

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from meshwright.documents.quoting import require_text
 from meshwright.documents.source import File, Source
@@ -20,6 +20,7 @@ from meshwright.frameworks.parts import lacking
 from meshwright.frameworks.resume import SHARDED, Meaning
 from meshwright.frameworks.settings import NOTHING_GIVEN, TASK_VARIABLE, Finding, Given, Reading, Said, Severity
 from meshwright.frameworks.surface import Surface
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
@@ -129,8 +130,7 @@ def _as_it_is(case: Case, layout: Layout) -> Layout:
     return layout
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Framework:
+class Framework(Value, frozen=True, kw_only=True):
     """A training framework at one of its releases: what it can run, what it refuses, how it is written and read."""
 
     name: str

@@ -6,7 +6,6 @@ A second value of a variable would replace the first: options are merged into wh
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from meshwright.documents.opening import is_script
@@ -14,6 +13,7 @@ from meshwright.documents.shell_variable import set_variable
 from meshwright.documents.source import UNKNOWN, File
 from meshwright.errors import InputError, Message
 from meshwright.frameworks.facts import CUDA, CUDA_NEW, MINDSPORE, NPU
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from meshwright.documents.source import Document
@@ -30,8 +30,7 @@ _GRAPHS = ("--cuda-graph-impl", "--enable-cuda-graph", "--external-cuda-graph", 
 State = Literal["edit", "by hand", "on", "excluded"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VariableEdit:
+class VariableEdit(Value, frozen=True, kw_only=True):
     """One variable, or key, with its value before and after."""
 
     name: str
@@ -43,8 +42,7 @@ class VariableEdit:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VirtualMemory:
+class VirtualMemory(Value, frozen=True, kw_only=True):
     """How virtual memory is switched on: edits of files, by hand, not at all, or it is on already."""
 
     state: State

@@ -6,9 +6,10 @@ The worst of what its knobs mean decides. A framework gives its own table where 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
+
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from meshwright.domain.layout import Layout
@@ -27,8 +28,7 @@ KNOBS: Mapping[str, str] = MappingProxyType({
 """Field of a layout -> the word that a label says it with."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Meaning:
+class Meaning(Value, frozen=True, kw_only=True):
     """What changing a knob means for a checkpoint, and why."""
 
     resume: Resume

@@ -6,10 +6,13 @@ Files become a ``Source`` (``documents``), a source becomes a ``Reading`` (a fra
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, get_args
 
+from msgspec import field
+
 from meshwright.domain.training import Task
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from meshwright.documents.source import Source
@@ -18,8 +21,7 @@ if TYPE_CHECKING:
     from meshwright.errors import Message
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
+class Given(Value, frozen=True, kw_only=True):
     """What is known beside the files; it fills what they leave open and never contradicts them silently."""
 
     num_devices: int | None = None
@@ -35,8 +37,7 @@ TASK_VARIABLE = "MESHWRIGHT_TASK"
 """Says what is trained in launch scripts of frameworks that have no key for it; nobody else reads it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class Said(Value, frozen=True, kw_only=True):
     """What the files say of the case; None where they are silent."""
 
     devices: int | None = None
@@ -57,8 +58,7 @@ class Said:
     whether it is one, and ``blocks``: of a hybrid the letters of its pattern; only those that the files hold."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class Reading(Value, frozen=True, kw_only=True):
     """Files as a framework understands them."""
 
     framework: str
@@ -82,8 +82,7 @@ Severity = Literal["error", "warning", "advice"]
 """``error``: it cannot run, or not as it says; ``warning``: it runs, but wrong or worse; ``advice``: it could be better."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class Finding(Value, frozen=True, kw_only=True):
     """One thing that ``check`` has to say. The identifier of the message is stable."""
 
     message: Message

@@ -5,8 +5,10 @@ For a pipeline that is known by its layers only; where the model is known, a fra
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec import field
 
 from meshwright.frameworks.ascend.recompute_lists import crossing, lists_of_kinds, offsets
 from meshwright.frameworks.ascend.stages import Split, flat_or_nested, transposed
@@ -14,6 +16,7 @@ from meshwright.frameworks.megatron.pipeline import is_even, layout_string, only
 from meshwright.frameworks.mindspeed_llm.layouts import layout_text
 from meshwright.frameworks.torchtitan.layout_keys import SCHEDULES
 from meshwright.frameworks.torchtitan.stages import split_keys
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -38,8 +41,7 @@ PLAIN_SCHEDULES = frozenset({"1f1b", "interleaved"})
 """Schedules that need no word but the number of chunks."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stages:
+class Stages(Value, frozen=True, kw_only=True):
     """What is to be said: layers and recomputed layers by chunk and stage, ``[chunk][stage]``."""
 
     layers: Split
@@ -60,8 +62,7 @@ class Stages:
         return {name: counts for name, counts in self.recompute.items() if any(map(any, counts))}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Words:
+class Words(Value, frozen=True, kw_only=True):
     """The settings of one framework, and what it cannot say."""
 
     framework: str

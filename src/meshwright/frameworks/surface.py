@@ -8,13 +8,13 @@ changed in a user's file. A key whose type changed has one row for each span.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal, get_args
 
 from msgspec import Struct
 
 from meshwright.errors import did_you_mean, fault
 from meshwright.frameworks.tables import rows
+from meshwright.value import Value
 
 Kind = Literal["switch", "int", "float", "bool", "str", "ints", "floats", "strs", "list", "map", "any"]
 """``switch``: a flag without value. ``ints``, ``floats``, ``strs``: one or more values."""
@@ -34,8 +34,7 @@ class Key(Struct, frozen=True, kw_only=True):
     knob: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Surface:
+class Surface(Value, frozen=True, kw_only=True):
     """All keys of a framework over its releases, oldest first."""
 
     title: str

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from meshwright.catalog.guides import Status
+from meshwright.value import Value
 
 Verdict = Literal["holds", "not-followed", "fails", "wrong", "does-not-apply"]
 """``holds``: true here, and the layout does it where it is advice; ``not-followed``: it would do as well or better, and the layout
@@ -32,8 +33,7 @@ class Figure:
     unit: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ruling:
+class Ruling(Value, frozen=True, kw_only=True):
     """What a predicate says about one rule."""
 
     verdict: Verdict
@@ -41,8 +41,7 @@ class Ruling:
     sentence: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Judgement:
+class Judgement(Value, frozen=True, kw_only=True):
     """A rule of the guides, judged for a case."""
 
     rule: str
@@ -58,8 +57,7 @@ class Judgement:
     """Whether the layout does what the rule says; None where the rule is about something else."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Side:
+class Side(Value, frozen=True, kw_only=True):
     """One position in a disagreement."""
 
     rule: str
@@ -71,8 +69,7 @@ class Side:
     """What following it comes to: a figure, or why it is out of the question."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Disagreement:
+class Disagreement(Value, frozen=True, kw_only=True):
     """Rules that cannot all be followed, and which side this case takes."""
 
     topic: str

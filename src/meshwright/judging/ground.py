@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from meshwright.estimate.many import evaluate_many
 from meshwright.judging.neighbours import vary
 from meshwright.search import layout_refusals
 from meshwright.search.rules import context_kinds
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
@@ -20,8 +21,7 @@ Knobs = Mapping[str, Any]
 """Fields of a layout that a candidate changes; the rest follows (``neighbours.vary``)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ground:
+class Ground(Value, frozen=True, kw_only=True):
     """What a walk may tread on: the case, the framework's features, what it refuses, and the overlap that it has for a layout."""
 
     case: Case

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from meshwright.domain.estimate import Estimate
@@ -35,8 +36,7 @@ CAUSES = {
 """Term -> cause after the MindSpore guide (002:10-14). ``batch`` is what a step pays once: a larger global batch dilutes it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Loss:
+class Loss(Value, frozen=True, kw_only=True):
     """One term of the step. Points of all terms sum to 100; those of ``ideal`` are the MFU. A negative one is time saved."""
 
     name: str
@@ -46,8 +46,7 @@ class Loss:
     formula: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cause:
+class Cause(Value, frozen=True, kw_only=True):
     """All terms of one cause."""
 
     name: str

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from meshwright.errors import Message
 from meshwright.units import GIB, gib
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from meshwright.domain.observed.out_of_memory import OutOfMemory, Phase
@@ -32,8 +32,7 @@ SPIKES: dict[Phase, str] = {
 """What makes a peak of a moment, by what the traceback says."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class Verdict(Value, frozen=True, kw_only=True):
     """One thing that a message shows, and why."""
 
     kind: Kind

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from meshwright.domain.label import recompute_word
 from meshwright.judging.following import guided_parts
 from meshwright.judging.neighbours import OFF
 from meshwright.judging.questions import START_PARAMETERS
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from meshwright.domain.layout import Layout
@@ -28,8 +29,7 @@ KNOBS = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GuidedStart:
+class GuidedStart(Value, frozen=True, kw_only=True):
     """Where the guides would begin: n/(TP PP) or n/(ETP EP) near 4 B, micro-batch 1, TP in a node, overlap off."""
 
     rule: str

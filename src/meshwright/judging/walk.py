@@ -8,7 +8,7 @@ so far; a candidate that is not legal is passed over, and where none is left the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from meshwright.catalog.guides import guides
@@ -17,6 +17,7 @@ from meshwright.domain.layout import Full, Layout, NoRecompute
 from meshwright.estimate.single import estimate
 from meshwright.judging.neighbours import shards
 from meshwright.judging.walk_choices import CHOICES
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from meshwright.catalog.guides import Stop
@@ -25,8 +26,7 @@ if TYPE_CHECKING:
     from meshwright.judging.ground import Ground, Knobs
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GuidedStep:
+class GuidedStep(Value, frozen=True, kw_only=True):
     """One step of the walk: by which rule, what it chose, and the layout that there is then."""
 
     step: str

@@ -7,7 +7,6 @@ import mmap
 import os
 import stat
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING
 
 from meshwright.errors import InputError, Message, fault
@@ -15,6 +14,7 @@ from meshwright.outputs.disk import BOM, read
 from meshwright.outputs.places import Place, place_of, place_within, same_file
 from meshwright.outputs.seal import is_intact
 from meshwright.outputs.stage import may
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -59,8 +59,7 @@ def files_in(folder: str, pattern: str) -> list[str]:
     return []
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(Value, frozen=True):
     """An output, its place, and the bytes that are to stand there."""
 
     output: Output

@@ -11,12 +11,12 @@ import json
 import os
 import shutil
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from meshwright.errors import fault
 from meshwright.outputs import disk
 from meshwright.outputs.stage import ELSEWHERE, JOURNAL, is_ours, stage_of
+from meshwright.value import Value
 
 FORMAT = "meshwright journal 1"
 
@@ -24,8 +24,7 @@ How = Literal["create", "replace", "overwrite"]
 """A file that was not there, another file under the name of the old one, or other bytes in the same file."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class Entry(Value, frozen=True, kw_only=True):
     """One file that is changed. Paths are absolute here."""
 
     number: int
@@ -47,8 +46,7 @@ class Entry:
         return f"{stage_of(self.base)}/{self.number}.old"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Journal:
+class Journal(Value, frozen=True, kw_only=True):
     """One change of several files."""
 
     home: str

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cost:
+class Cost(Value, frozen=True, kw_only=True):
     """Seconds of a micro-batch forward and backward, or any other unit; the defaults count tokens.
 
         c + a sum(length) + b sum(length^2)

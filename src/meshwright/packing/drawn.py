@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from meshwright.errors import did_you_mean, fault
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -23,8 +23,7 @@ SPREAD = 0.25
 """Of each of two modes, in the logarithm of length."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Distribution:
+class Distribution(Value, frozen=True, kw_only=True):
     """A shape with its parameters; lengths in tokens."""
 
     shape: str

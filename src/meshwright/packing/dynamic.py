@@ -7,7 +7,6 @@ from the largest group to the smallest, so that all ranks of a group have run th
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from heapq import heapify, heapreplace
 from typing import TYPE_CHECKING
 
@@ -19,6 +18,7 @@ from meshwright.packing.context import alignment, dynamic_degrees
 from meshwright.packing.cost import TOKENS, Cost
 from meshwright.packing.exchange import Table
 from meshwright.packing.lengths import prepared, whole
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,8 +33,7 @@ LEVEL = 1.002
 """Ranks are even enough where the dearest is above the mean by no more than this ratio."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class Group(Value, frozen=True, kw_only=True):
     """A micro-batch on a group of ranks: each rank has its part of every sample."""
 
     first_rank: int
@@ -45,8 +44,7 @@ class Group:
     """Of one rank, padding to the alignment included."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class Step(Value, frozen=True, kw_only=True):
     """An optimizer step: groups in the order in which ranks run them."""
 
     groups: tuple[Group, ...]
@@ -116,8 +114,7 @@ def dynamic(
     return _widened(place, needed, most)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Placing:
+class _Placing(Value, frozen=True, kw_only=True):
     """Everything but the degrees."""
 
     sizes: NDArray[np.int64]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from meshwright.packing.bins import flattened
 from meshwright.packing.cost import TOKENS, Cost
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Figures:
+class Figures(Value, frozen=True, kw_only=True):
     """One optimizer step in micro-batches. Imbalance is the dearest over the mean."""
 
     microbatches: int

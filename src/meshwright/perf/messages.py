@@ -7,12 +7,12 @@ A payload is the whole tensor of a collective: gathered, or before it is scatter
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from meshwright.domain.mixers import GatedDelta
 from meshwright.domain.model import NO_ATTENTION
 from meshwright.perf.operators import routed_tokens
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -24,8 +24,7 @@ ACTIVATION_BYTES, STATE_BYTES, INDEX_BYTES = 2, 4, 8
 """Of a hidden element and a gathered parameter (BF16), of a gradient or parameter in FP32, of a count of tokens."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class Message:
+class Message(Value, frozen=True, kw_only=True, order=True):
     """One sort of message of a step; ``payload_bytes`` of all calls together."""
 
     operation: str

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING
 
 from meshwright.errors import InputError, Message, fault
 from meshwright.readers.source import Source
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -62,8 +62,7 @@ MAX_DEPTH = 12
 _LOG = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Format:
+class Format(Value, frozen=True, kw_only=True):
     """One format: how it is told, and what is read of it."""
 
     name: str
@@ -79,8 +78,7 @@ class Format:
     """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Observed:
+class Observed(Value, frozen=True, kw_only=True):
     """What was found in files: observations, which file was read as which formats, and what was left and why."""
 
     observations: tuple[Observation, ...]

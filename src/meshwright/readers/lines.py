@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from meshwright.readers.needles import PIECE, Needles
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from meshwright.readers.source import Source
@@ -37,8 +38,7 @@ _PREFIX = re.compile(
 """What mpirun, torchrun and srun put before a line of a rank."""
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(Value, frozen=True):
     """One line: its number from 1, its text, and the rank that its prefix names."""
 
     number: int

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -15,6 +15,7 @@ from meshwright.readers.clock import at_s
 from meshwright.readers.lines import Line
 from meshwright.readers.pairs import number
 from meshwright.readers.safe import load_shipped
+from meshwright.value import Value
 
 LONGEST = 400
 """Characters of a line that are kept."""
@@ -25,8 +26,7 @@ MOST_RANKS = 4096
 _RANK = re.compile(r"\[(?:rank|Rank)[ :_]?(\d{1,7})\]|\[Rank (\d{1,7})[\]\s]|\brank[ :=]{1,2}(\d{1,7})\b|\bRANK[ =](\d{1,7})\b")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class Rule(Value, frozen=True, kw_only=True):
     """One known complaint."""
 
     id: str

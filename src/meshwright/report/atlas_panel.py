@@ -6,12 +6,12 @@ It knows no atlas: what patches say and which colour they have is told (``report
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from meshwright.report.atlas_scale import MUTED_INK, diverging, ink_on, ramp
 from meshwright.report.svg import CHARACTER, GRID, INK, MUTED, PAPER, Drawing
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,8 +39,7 @@ SCALES: Mapping[str, Callable[[float], str]] = {"shares": ramp, "ratios": lambda
 """Share of a scale -> colour."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Patch:
+class Patch(Value, frozen=True, kw_only=True):
     """What one place of a map looks like."""
 
     colour: str
@@ -53,8 +52,7 @@ class Patch:
     """All of it in words."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Panel:
+class Panel(Value, frozen=True, kw_only=True):
     """A map: names down, sizes across, a patch where they meet."""
 
     title: str

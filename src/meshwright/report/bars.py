@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rich.measure import Measurement
@@ -10,6 +9,7 @@ from rich.text import Text
 
 from meshwright.report.blocks import Part
 from meshwright.report.pieces import Pieces
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,8 +36,7 @@ def cells(values: Sequence[float], scale: float, width: int) -> list[int]:
     return counts
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StackedBar:
+class StackedBar(Value, frozen=True, kw_only=True):
     """Parts side by side on a scale, with a mark at a limit where one is given."""
 
     parts: Sequence[Part]
@@ -65,8 +64,7 @@ class StackedBar:
         return Measurement(min(self.least, self.width), self.width)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Legend:
+class Legend(Value, frozen=True, kw_only=True):
     """What the colours or letters of a bar mean."""
 
     parts: Sequence[Part]

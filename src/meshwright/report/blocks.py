@@ -6,11 +6,12 @@ Nothing here knows HTML or a terminal; what a renderer cannot show is left out b
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 from meshwright import words as spelt
 from meshwright.report.svg import Drawing
+from meshwright.value import Value
 
 Tone = Literal["", "strong", "dim", "good", "bad", "warn", "accent"]
 """What a text is to the reader; how it looks is the renderer's."""
@@ -26,8 +27,7 @@ UNITS: Mapping[Callable[..., str], str] = {
 """How a value is spelled -> the unit that it has before."""
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(Value, frozen=True):
     """Text of one tone; of a figure its value and unit, too, so that nobody has to read the text."""
 
     text: str
@@ -43,8 +43,7 @@ Words = tuple[Run, ...]
 """A line, of runs that may look different."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Paragraph:
+class Paragraph(Value, frozen=True, kw_only=True):
     """A line of text; ``kind``: the head of what follows, an item of a list, small print, or a note that must not be missed.
 
     Of a terminal: ``indent`` blanks before it, an empty line ``above``, never broken (``whole``: a path, a command).
@@ -57,8 +56,7 @@ class Paragraph:
     whole: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pieces:
+class Pieces(Value, frozen=True, kw_only=True):
     """Figures side by side, as many on a line as there is room for."""
 
     pieces: tuple[Words, ...]
@@ -67,8 +65,7 @@ class Pieces:
     above: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tile:
+class Tile(Value, frozen=True, kw_only=True):
     """One figure of the answer, in large letters: ``step time``, ``12.3 s``, ``11.9-12.8 s in 90 % of runs``."""
 
     name: str
@@ -77,23 +74,20 @@ class Tile:
     tone: Tone = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tiles:
+class Tiles(Value, frozen=True, kw_only=True):
     """The figures of the answer."""
 
     tiles: tuple[Tile, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Strip:
+class Strip(Value, frozen=True, kw_only=True):
     """A layout knob by knob, each with its name and its value, and the label that says all of them and can be copied."""
 
     knobs: tuple[tuple[str, str], ...]
     label: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class Part(Value, frozen=True, kw_only=True):
     """A named share of a bar: its letter where there is no colour, the terminal's name of its colour (``style``), its value."""
 
     name: str
@@ -102,8 +96,7 @@ class Part:
     value: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bar:
+class Bar(Value, frozen=True, kw_only=True):
     """Parts side by side on a scale, with a mark at a limit; on a terminal ``width`` cells, at least ``least``."""
 
     parts: tuple[Part, ...]
@@ -113,8 +106,7 @@ class Bar:
     least: int = 10
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
+class Cell(Value, frozen=True, kw_only=True):
     """Of a table: words, or a bar; ``label``: words that are a label of a layout, which breaks where labels do.
 
     ``shade``: in a map its share of the scale (0 to 1), which is its colour.
@@ -128,8 +120,7 @@ class Cell:
     shade: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Columns:
+class Columns(Value, frozen=True, kw_only=True):
     """Some columns of a table, in their order; ``notes``: whether the table's notes belong to them.
 
     ``from_width``: a terminal at least so wide shows these whether they fit or not.
@@ -140,8 +131,7 @@ class Columns:
     from_width: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
+class Table(Value, frozen=True, kw_only=True):
     """Rows under headings; ``right``: the columns of figures, ``code``: those of labels and names of a program.
 
     ``bold``: rows that matter most. Of a terminal: ``look``, ``indent``, a blank line ``above``, columns never broken (``whole``),
@@ -169,15 +159,13 @@ class Table:
     groups: tuple[tuple[int, ...], ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Legend:
+class Legend(Value, frozen=True, kw_only=True):
     """What the colours or letters of a bar mean; a page says it below every bar by itself."""
 
     parts: tuple[Part, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plot:
+class Plot(Value, frozen=True, kw_only=True):
     """A chart by its data: ``kind`` is the function of ``page/plots.py`` that draws it, ``data`` its plain arguments.
 
     ``widest``: pixels beyond which it does not grow; ``zoom``: it is drawn once, and may be magnified.
@@ -190,8 +178,7 @@ class Plot:
     zoom: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chart:
+class Chart(Value, frozen=True, kw_only=True):
     """A drawing, and what it says in words.
 
     ``wide`` and ``narrow`` show the same for a desk and for a phone; one that cannot be made narrow scrolls.
@@ -204,16 +191,14 @@ class Chart:
     zoom: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Code:
+class Code(Value, frozen=True, kw_only=True):
     """Text to be copied whole: a command, a file."""
 
     text: str
     name: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Folded:
+class Folded(Value, frozen=True, kw_only=True):
     """Blocks that are seen when they are asked for, and always on paper."""
 
     title: str
@@ -221,8 +206,7 @@ class Folded:
     open: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Beside:
+class Beside(Value, frozen=True, kw_only=True):
     """Blocks side by side where there is room, else one below the other."""
 
     blocks: tuple[Block, ...]
@@ -231,8 +215,7 @@ class Beside:
 Block = Paragraph | Pieces | Tiles | Strip | Table | Bar | Legend | Chart | Plot | Code | Folded | Beside
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Section:
+class Section(Value, frozen=True, kw_only=True):
     """Blocks under a heading; ``remark``: what is said beside it, ``mark``: a badge there."""
 
     title: str
@@ -241,8 +224,7 @@ class Section:
     mark: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class View:
+class View(Value, frozen=True, kw_only=True):
     """An answer: what it comes to in one line, its figures, then section by section.
 
     ``verdict``: whether it is a yes (good), a no (bad) or neither.

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import ceil, floor, log10
 from typing import TYPE_CHECKING
 
 from meshwright.report.svg import BLUE, CHARACTER, GRID, INK, MUTED, PAPER, Drawing
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,8 +23,7 @@ WHISKERS = (0.05, 0.95)
 """Quantiles where the whiskers of a box end."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Axis:
+class Axis(Value, frozen=True, kw_only=True):
     """Values from low to high on a line, equal steps or equal factors."""
 
     low: float
@@ -73,8 +72,7 @@ def round_up(step: float) -> float:
     return next(float(f"{factor * power:.6g}") for factor in (1, 2, 2.5, 5, 10) if factor * power >= step)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Frame:
+class Frame(Value, frozen=True, kw_only=True):
     """A rectangle of a drawing with an axis along its foot and one along its left."""
 
     drawing: Drawing

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rich import box
 from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
+
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,8 +22,7 @@ WHOLE_NAMES, LEAST_NAMES = 24, 18
 """Columns that names keep, as far as they need them: in one table, and where figures stand in several."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
+class Column(Value, frozen=True, kw_only=True):
     """A heading of one or more lines, and a figure for every name."""
 
     heading: str
@@ -34,8 +34,7 @@ class Column:
         return max(map(cell_len, (*self.heading.split("\n"), *self.cells)))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Figures:
+class Figures(Value, frozen=True, kw_only=True):
     """Names with figures: one table where it fits, else one for each group of columns, names repeated and wrapped at words."""
 
     noun: str

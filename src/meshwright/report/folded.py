@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rich.measure import Measurement
 from rich.text import Text
+
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -36,8 +37,7 @@ def fold(label: str, width: int) -> list[str]:
     return lines
 
 
-@dataclass(frozen=True, slots=True)
-class FoldedLabel:
+class FoldedLabel(Value, frozen=True):
     """A label as a cell of a table."""
 
     label: str

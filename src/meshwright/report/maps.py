@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
@@ -10,6 +9,7 @@ from rich.text import Text
 
 from meshwright.report.atlas_scale import ink_on, ramp
 from meshwright.report.figures import LEAST_NAMES, plain_table
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,8 +20,7 @@ BLANKS = 1
 """Before the word of a cell."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Map:
+class Map(Value, frozen=True, kw_only=True):
     """Names, and columns of words with their shares of the scale; a word without a share has a style."""
 
     noun: str

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +11,7 @@ from meshwright.perf.schedules import FORWARD, ORDERS, simulate
 from meshwright.perf.schedules.graph import graph_of
 from meshwright.search.balance.memory import chunk_activation
 from meshwright.search.balance.times import chunk_times, short_microbatches
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -27,8 +27,7 @@ MOST_OPERATIONS = 20_000
 """Of a longer pipeline only so many micro-batches are simulated as show all that it does."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class PipelineView:
+class PipelineView(Value, frozen=True, kw_only=True, eq=False):
     """One placement, one step."""
 
     name: str

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import io
 import re
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
 from meshwright.report.svg import INK, PAPER
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -52,8 +52,7 @@ def png(svg: str) -> bytes:
     return stream.getvalue()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Canvas:
+class Canvas(Value, frozen=True, kw_only=True):
     """An image that shapes are put on; lengths are the drawing's, times ``scale``."""
 
     image: Image

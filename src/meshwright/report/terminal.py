@@ -5,7 +5,7 @@ Words and figures are those of the view; here is only where they stand and how t
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rich import box
@@ -32,6 +32,7 @@ from meshwright.report.blocks import (
 )
 from meshwright.report.folded import FoldedLabel
 from meshwright.report.unbroken import Unbroken
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -187,8 +188,7 @@ def difference(text: str) -> Text:
     return said
 
 
-@dataclass(frozen=True, slots=True)
-class _Chosen:
+class _Chosen(Value, frozen=True):
     """A table with the first choice of columns that there is room for, else with the last."""
 
     table: Table

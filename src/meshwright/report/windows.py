@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import floor, log10
 
+from meshwright.value import Value
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Window:
+
+class Window(Value, frozen=True, kw_only=True):
     """Times from begin to end at pixels from left to right."""
 
     begin: float
@@ -32,8 +32,7 @@ class Window:
         return [number * step for number in range(first, first + most + 1) if self.begin <= number * step <= self.end * (1 + 1e-12)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Widths:
+class Widths(Value, frozen=True, kw_only=True):
     """Pixels of a slot, and between two windows."""
 
     least: float = 2.0

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from msgspec import field
+
 from meshwright.units import SECONDS_PER_DAY, SECONDS_PER_HOUR
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
     from meshwright.domain.estimate import Estimate
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunCost:
+class RunCost(Value, frozen=True, kw_only=True):
     """A run of so many tokens at the predicted speed, without failures, checkpoints or evaluation."""
 
     tokens: float

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -16,6 +16,7 @@ from meshwright.search.runner import Functions
 from meshwright.search.sizes import MAX_NODES, on, sizes, that_fit
 from meshwright.search.space import parse_pins
 from meshwright.units import SECONDS_PER_DAY
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,8 +41,7 @@ class CountInterval(Struct, frozen=True, kw_only=True):
     cost: tuple[float, float] | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceCount:
+class DeviceCount(Value, frozen=True, kw_only=True):
     """A number of devices with the first plan there: the figures are those that ``plan`` gives on so many."""
 
     devices: int
@@ -53,8 +53,7 @@ class DeviceCount:
     interval: CountInterval | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MinimumDevices:
+class MinimumDevices(Value, frozen=True, kw_only=True):
     """The smallest numbers; None where none up to the limit does."""
 
     fits: DeviceCount | None

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from msgspec import field
 
 from meshwright.search.learnt import Learnt
 from meshwright.search.plan import plan
 from meshwright.search.result import SearchOptions
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,8 +22,7 @@ if TYPE_CHECKING:
     from meshwright.search.runner import Runner
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared:
+class Prepared(Value, frozen=True, kw_only=True):
     """A case with its framework, and what was learnt about it: estimates by layout, the baseline of linearity.
 
     Holds:   the answers are those of ``estimate`` and ``plan``; nothing is kept that pins or objective change.

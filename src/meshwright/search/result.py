@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from msgspec import field
+
 from meshwright.estimate.overlap import DEFAULT_RISK
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from meshwright.domain.estimate import Estimate, Verdict
@@ -20,8 +22,7 @@ FIGURES: dict[Objective, str] = {
 """Objective -> the figure that plans are ranked by, less is better; ``expected_device_s``: the expected step times the devices."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SearchOptions:
+class SearchOptions(Value, frozen=True, kw_only=True):
     """What may be chosen and what is wanted. The global batch, the sequence and the numerics are not here: they stay."""
 
     top: int = 10
@@ -42,8 +43,7 @@ class SearchOptions:
     """Fill the stages of the finalists anew: layers moved, recomputation by stage."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RankedPlan:
+class RankedPlan(Value, frozen=True, kw_only=True):
     """One answer: its place, its estimate, why it stands there, and which plans the model cannot tell from it."""
 
     rank: int
@@ -55,8 +55,7 @@ class RankedPlan:
     """Plans of one group differ by less than the error of the model: measure them all."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanResult:
+class PlanResult(Value, frozen=True, kw_only=True):
     """The answer of a search. ``legal = evaluated + bounded``; ``rejected`` counts by the first rule that refused.
 
     ``bounded`` are those of which a bound proves that they are not among the answers; ``fitting`` counts the evaluated that fit.
@@ -101,8 +100,7 @@ class PlanResult:
         return self.evaluated / self.search_s if self.search_s > 0 else 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class Comparison(Value, frozen=True, kw_only=True):
     """Why not mine: the user's layout beside the winner, and what would have to be true for it to win."""
 
     label: str

@@ -7,7 +7,7 @@ fewer treatments are held against both.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ from msgspec import structs
 
 from meshwright.domain.balance import Balance, Overfull
 from meshwright.domain.layout import NoRecompute, mixed
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,15 +32,13 @@ KEPT = 6
 """Quick placements of each problem."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refused:
+class Refused(Value, frozen=True, kw_only=True):
     """What fits the framework cannot say."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Met:
+class _Met(Value, frozen=True, kw_only=True):
     """A placement as a layout with its estimate."""
 
     placement: Placement

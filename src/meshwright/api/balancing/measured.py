@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from meshwright.errors import InputError
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from meshwright.readers.fields import Fields
@@ -13,8 +13,7 @@ if TYPE_CHECKING:
 TIMES, MEMORIES = "stage_time_s", "stage_memory_bytes"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
+class Measured(Value, frozen=True, kw_only=True):
     """Figures by stage; empty where the file has none."""
 
     times_s: tuple[float, ...] = ()

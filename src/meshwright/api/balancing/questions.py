@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from meshwright.api.request_file import CONFIG_FILE, PLAN_FILE, YAML
 from meshwright.api.views.balance import FILE_UNITS
 from meshwright.errors import InputError, fault
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,8 +31,7 @@ OF_A_FILE = (
 """Options that mean nothing where a layout says it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class Question(Value, frozen=True, kw_only=True):
     """One problem to solve."""
 
     problem: BalanceProblem
@@ -39,8 +39,7 @@ class Question:
     """The layout whose stages are to be filled, where there is a model."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class Asked(Value, frozen=True, kw_only=True):
     """Everything that a command line asks."""
 
     name: str

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ from meshwright.api.cells.sizes import model_of
 from meshwright.api.pins import consistent
 from meshwright.errors import Message, fault, nearest
 from meshwright.outputs import obstacles
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,8 +30,7 @@ SHIPPED, FAMILY, KINDS = "shipped", "playbook", ("html", "svg", "png", "csv")
 _PREDICTED_ONLY = ("coarse", "keep", "pin", "objective", "risk", "no_balance", "jobs")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class Asked(Value, frozen=True, kw_only=True):
     """An atlas before it is filled."""
 
     request: Mapping[str, Any]

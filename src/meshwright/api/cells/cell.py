@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any, Literal
 
+from msgspec import field
+
 from meshwright.domain.label import recompute_word
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,8 +27,7 @@ DEGREES = (
 """What a cell says of its layout; accumulation steps are ``num_microbatches``."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
+class Cell(Value, frozen=True, kw_only=True):
     """A model on a number of devices: the best layout with its figures, or why there is none. Base units; None is not known."""
 
     series: str

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Any, Literal
 
 from meshwright.api.cells.cell import degrees
 from meshwright.estimate.single import estimate
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,8 +26,7 @@ KNOBS = {
 Verdict = Literal["same", "within", "other", "only predicted", "only measured", "neither"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class Difference(Value, frozen=True, kw_only=True):
     """One cell, predicted and measured. Times in seconds; None is not known."""
 
     series: str

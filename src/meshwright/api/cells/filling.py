@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from meshwright.api.cells.difference import difference
@@ -11,6 +11,7 @@ from meshwright.api.cells.measured import by_place
 from meshwright.api.cells.question import with_linearity
 from meshwright.api.cells.workers import Workers
 from meshwright.api.request import ticking
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -27,8 +28,7 @@ if TYPE_CHECKING:
     """Row and, of packs, the batch -> what its cells are compared with."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Filled:
+class Filled(Value, frozen=True, kw_only=True):
     """What there is of an atlas."""
 
     cells: tuple[Cell, ...]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from meshwright.api.cells.cell import Cell, degrees
@@ -11,6 +11,7 @@ from meshwright.evidence.rows.attempts import attempt_key
 from meshwright.evidence.rows.published import published, speed
 from meshwright.evidence.rows.reading import MIXED, Refused, read_row
 from meshwright.evidence.rows.run import Run
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -24,8 +25,7 @@ APART = ("framework", "task", "device", "precision", "sequence_tokens", "global_
 """What may tell two rows of the atlas apart beside the model: fields of a published run."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
+class Measured(Value, frozen=True, kw_only=True):
     """Runs that answer one question, and the cell that they come to."""
 
     cell: Cell
@@ -42,8 +42,7 @@ class Measured:
         return self.runs[0].case if self.runs else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class Wanted(Value, frozen=True, kw_only=True):
     """Which rows count; what is None or empty leaves none out."""
 
     models: tuple[str, ...] = ()

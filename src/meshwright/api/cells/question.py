@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from hashlib import sha256
 from math import inf
 from typing import TYPE_CHECKING, Any
@@ -11,6 +11,7 @@ from meshwright.api.cells.cell import batch_of, predicted
 from meshwright.api.fields import Faults
 from meshwright.search.first import First, first_plan
 from meshwright.search.linearity import baseline
+from meshwright.value import Value
 from meshwright.version import __version__
 
 if TYPE_CHECKING:
@@ -33,8 +34,7 @@ Linearity = tuple[float, int]
 """Tokens per second and device of a baseline, and its devices."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class Question(Value, frozen=True, kw_only=True):
     """One cell before it is answered."""
 
     series: str

@@ -6,12 +6,13 @@ import sys
 from concurrent.futures import as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from os import cpu_count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from meshwright.evidence.fit.processes import processes, submit
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
@@ -30,8 +31,7 @@ Sent = tuple[str, Any, Any, str, Any, tuple[Any, ...]]
 """Series, case, features, framework with its release, options, and cases of packs."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answered:
+class Answered(Value, frozen=True, kw_only=True):
     """A question and its cell."""
 
     question: Question

@@ -15,6 +15,7 @@ from meshwright.api.options import CASE, HTML, LAYOUT
 from meshwright.api.paged import paged
 from meshwright.api.request import Answer, CaseRequest, Progress
 from meshwright.errors import Message, NoAnswerError, fault
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from meshwright.api.balancing.questions import Asked, Source
@@ -217,8 +218,7 @@ def _asked(values: Values, faults: Faults, source: Source) -> Asked:
     return layouts.asked(values, faults) if source == "model" else layers.asked(values, faults, source)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Solved:
+class Solved(Value, frozen=True, kw_only=True):
     """What became of the problems."""
 
     answers: list[BalanceShown]

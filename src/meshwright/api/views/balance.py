@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +10,7 @@ from meshwright.api.views.estimates import layout_view, number, whole
 from meshwright.documents.quoting import flags, flow
 from meshwright.search.balance.memory import excess
 from meshwright.search.balance.times import chunk_times, slot_times
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 Document = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Units:
+class Units(Value, frozen=True, kw_only=True):
     """What times and memories of a problem are in."""
 
     time: str = ""
@@ -36,8 +35,7 @@ FILE_UNITS = Units()
 SECONDS_AND_BYTES = Units(time="s", memory="bytes")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rival:
+class Rival(Value, frozen=True, kw_only=True):
     """A placement that somebody named, beside the answer."""
 
     name: str
@@ -45,8 +43,7 @@ class Rival:
     fits: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StageLine:
+class StageLine(Value, frozen=True, kw_only=True):
     """One stage of an answer."""
 
     stage: int
@@ -63,8 +60,7 @@ class StageLine:
     """Of the simulated time."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BalanceShown:
+class BalanceShown(Value, frozen=True, kw_only=True):
     """A problem with its answer, and what belongs beside it."""
 
     balance: Balance

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from meshwright.api.views.estimates import number, whole
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from meshwright.domain.estimate import Estimate
@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     from meshwright.frameworks.editing import Edit, Edited
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class Change(Value, frozen=True, kw_only=True):
     """One key of the layout that is another one, and the rule that the former value breaks."""
 
     field: str
@@ -23,8 +22,7 @@ class Change:
     why: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NearestPlan:
+class NearestPlan(Value, frozen=True, kw_only=True):
     """The plan to export; without changes where the framework can run the saved one."""
 
     layout: Layout

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Any, get_args
 
 from meshwright.domain.sample import Bench
 from meshwright.engine.profile.statistics import NOISY_RATIO
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,8 +21,7 @@ DETAILS = ("direction", "kind", "operation")
 """Arguments that tell sorts of one benchmark apart, the first that a sample has."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class Group(Value, frozen=True, kw_only=True):
     """Samples of one sort."""
 
     bench: str

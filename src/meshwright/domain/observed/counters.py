@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import field
+
+from meshwright.value import Value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceSeries:
+class DeviceSeries(Value, frozen=True, kw_only=True):
     """Samples of one device; ratios, watts, bytes, hertz, degrees."""
 
     device: str
@@ -25,8 +27,7 @@ class DeviceSeries:
     """Reason -> samples: ``software power cap``, ``hardware slowdown``, ``thermal``, ``power brake``."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Counters:
+class Counters(Value, frozen=True, kw_only=True):
     """A file of samples."""
 
     file: str

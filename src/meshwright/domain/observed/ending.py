@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 from meshwright.domain.observed.place import Place
+from meshwright.value import Value
 
 Status = Literal[
     "ok", "oom", "nccl", "timeout", "hang", "node", "preempted", "user", "parse", "cancelled", "running", "unknown"
@@ -14,8 +14,7 @@ Status = Literal[
 ``parse``: it ended well and says nothing that can be read; ``unknown``: the log does not tell."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ending:
+class Ending(Value, frozen=True, kw_only=True):
     """The first cause, not what followed from it on other ranks."""
 
     status: Status

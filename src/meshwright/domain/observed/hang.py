@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import field
 
 from meshwright.domain.observed.place import Place
+from meshwright.value import Value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CollectiveEntry:
+class CollectiveEntry(Value, frozen=True, kw_only=True):
     """One collective of one rank, as a watchdog or a flight recorder has it."""
 
     rank: int | None
@@ -33,8 +34,7 @@ class CollectiveEntry:
     """A send or a receive, counted apart from what all ranks of the group do."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RankProgress:
+class RankProgress(Value, frozen=True, kw_only=True):
     """The last collectives of one rank in one group."""
 
     rank: int | None
@@ -45,8 +45,7 @@ class RankProgress:
     place: Place | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hanging:
+class Hanging(Value, frozen=True, kw_only=True):
     """A dump, or the watchdog's lines of a log."""
 
     file: str
@@ -58,8 +57,7 @@ class Hanging:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hang:
+class Hang(Value, frozen=True, kw_only=True):
     """What a hang waits for, as far as its evidence goes."""
 
     kind: str

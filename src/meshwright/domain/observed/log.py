@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import field
 
 from meshwright.domain.observed.ending import Ending
 from meshwright.domain.observed.place import Place
+from meshwright.value import Value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class Step(Value, frozen=True, kw_only=True):
     """One optimizer step as a log prints it; where it prints means over several, the mean step and how many it stands for."""
 
     number: int
@@ -44,8 +45,7 @@ class Step:
     """The same on the fastest rank."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Timer:
+class Timer(Value, frozen=True, kw_only=True):
     """A time outside of steps, such as that of a checkpoint."""
 
     name: str
@@ -55,8 +55,7 @@ class Timer:
     step: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RankMemory:
+class RankMemory(Value, frozen=True, kw_only=True):
     """What the allocator of one rank says; bytes."""
 
     rank: int
@@ -68,8 +67,7 @@ class RankMemory:
     max_reserved_bytes: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sign:
+class Sign(Value, frozen=True, kw_only=True):
     """Something that the file itself complains of: a known warning or error."""
 
     id: str
@@ -87,8 +85,7 @@ class Sign:
     """Where it was seen last."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunLog:
+class RunLog(Value, frozen=True, kw_only=True):
     """One log, or one of several ranks' logs."""
 
     file: str

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from meshwright.value import Value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryHolder:
+class MemoryHolder(Value, frozen=True, kw_only=True):
     """What one place in the user's code, or one category, holds at the peak."""
 
     name: str
@@ -16,8 +15,7 @@ class MemoryHolder:
     """Keeps more and more over several steps and gives none of it back before the recording ends."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemorySnapshot:
+class MemorySnapshot(Value, frozen=True, kw_only=True):
     """One device's allocator; bytes."""
 
     file: str

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import field
 
 from meshwright.domain.observed.log import Sign
+from meshwright.value import Value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NetworkSetup:
+class NetworkSetup(Value, frozen=True, kw_only=True):
     """What NCCL, RCCL or HCCL says when it sets itself up."""
 
     file: str
@@ -47,8 +48,7 @@ class NetworkSetup:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bandwidth:
+class Bandwidth(Value, frozen=True, kw_only=True):
     """One measured size of one operation."""
 
     operation: str
@@ -66,8 +66,7 @@ class Bandwidth:
     """Whose time it is, where each rank measures its own."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bandwidths:
+class Bandwidths(Value, frozen=True, kw_only=True):
     """A benchmark's table, or what a running job measured of its own collectives."""
 
     file: str

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from meshwright.value import Value
 
 Phase = Literal["", "setup", "loss", "gather", "optimizer", "experts", "attention", "backward"]
 """``setup``: building or loading the model; ``gather``: parameters of sharded ranks; empty: not known, or a plain forward pass."""
@@ -11,8 +12,7 @@ Speaker = Literal["pytorch", "mindspore", "xla", "driver", "communication", "ker
 """Who says so: an allocator that knows its figures, the driver below it, NCCL or HCCL beside it, or the host's kernel or Slurm."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OutOfMemory:
+class OutOfMemory(Value, frozen=True, kw_only=True):
     """One message with whatever figures it has; sizes in bytes, None where it does not say."""
 
     speaker: Speaker
@@ -67,8 +67,7 @@ class OutOfMemory:
         return self.free_bytes if self.allowed_bytes is None or left is None else min(self.free_bytes, left)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OutOfMemories:
+class OutOfMemories(Value, frozen=True, kw_only=True):
     """The messages of one log, one for each rank that speaks."""
 
     file: str

@@ -12,13 +12,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import pairwise
 from math import exp, lgamma, log, log1p
 from statistics import median
 from typing import TypeAlias
 
+from msgspec import field
+
 from meshwright.domain.observed.trace import Collective, RankTrace
+from meshwright.value import Value
 
 Group: TypeAlias = tuple[str, tuple[int, ...]]
 """Name and ranks, as far as traces say them: two groups of one name are told apart by their ranks."""
@@ -35,8 +37,7 @@ LEAST_LATE_S = 2e-6
 """What ends of one collective may differ by on ranks whose clocks agree."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Meeting:
+class Meeting(Value, frozen=True, kw_only=True):
     """One collective on the ranks whose traces are there."""
 
     group: str
@@ -51,8 +52,7 @@ class Meeting:
     transfer_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Together:
+class Together(Value, frozen=True, kw_only=True):
     """Several ranks' traces on one clock."""
 
     ranks: tuple[int, ...]

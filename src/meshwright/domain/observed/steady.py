@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from meshwright.domain.observed.log import Step
@@ -20,8 +21,7 @@ SPIKE = 1.3
 """A later step that takes so many times the median has had something happen to it. Our judgement."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Steady:
+class Steady(Value, frozen=True, kw_only=True):
     """The steps that count, and what they come to."""
 
     steps: tuple[Step, ...]

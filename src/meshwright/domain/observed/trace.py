@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import field
+
+from meshwright.value import Value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TraceStep:
+class TraceStep(Value, frozen=True, kw_only=True):
     """One annotated step, on the host and, where the trace has it, on the device."""
 
     number: int
@@ -17,8 +19,7 @@ class TraceStep:
     device_end_s: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KernelSum:
+class KernelSum(Value, frozen=True, kw_only=True):
     """All kernels of one name."""
 
     name: str
@@ -28,8 +29,7 @@ class KernelSum:
     total_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Collective:
+class Collective(Value, frozen=True, kw_only=True):
     """One communication kernel; where only the host was recorded, one collective that the host itself ran (gloo)."""
 
     operation: str
@@ -45,8 +45,7 @@ class Collective:
     message_bytes: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RankSplit:
+class RankSplit(Value, frozen=True, kw_only=True):
     """Where the time of a window of one rank's device went; the parts add up to the window.
 
         window = compute + exposed communication + exposed copies + idle
@@ -77,8 +76,7 @@ class RankSplit:
     """Of several ranks together (a pipeline stage): then each part is the longest among them, and parts do not add up."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RankTrace:
+class RankTrace(Value, frozen=True, kw_only=True):
     """One rank's trace."""
 
     file: str

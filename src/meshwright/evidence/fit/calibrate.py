@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +14,7 @@ from meshwright.domain.uncertainty import OTHER, FitCurve
 from meshwright.estimate.certainty import regime
 from meshwright.evidence.fit.solve import Fit, fit, refit
 from meshwright.evidence.fit.spread import LAUNCH, Unseen, conformal_quantile, fit_curve, fit_scale
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -38,8 +39,7 @@ LOGISTIC = math.sqrt(3.0) / math.pi
 """Width of a logistic of standard deviation one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Outside:
+class Outside(Value, frozen=True):
     """Predictions of every run by a fit that had not seen its group; log units."""
 
     step: Floats

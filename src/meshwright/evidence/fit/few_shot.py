@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from meshwright.domain.calibration import OWN
@@ -14,6 +13,7 @@ from meshwright.evidence.fit.fitters import predictor_of
 from meshwright.evidence.fit.linear import ideal_s, key_of
 from meshwright.evidence.fit.noise import FLOOR
 from meshwright.evidence.rows.groups import cell_key, settings_key
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,8 +30,7 @@ SAID = 0.005
 """A constant that moved by less is not worth saying."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Moved:
+class Moved(Value, frozen=True, kw_only=True):
     """A constant that own runs moved, for one device, framework and precision."""
 
     constant: str
@@ -45,8 +44,7 @@ class Moved:
         return self.after / self.before - 1.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Conflict:
+class Conflict(Value, frozen=True, kw_only=True):
     """Runs that cannot be what they say, by physics or by each other."""
 
     rows: tuple[str, ...]

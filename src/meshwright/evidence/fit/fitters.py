@@ -12,6 +12,7 @@ from meshwright.evidence.fit.linear import key_of
 from meshwright.evidence.fit.solve import Fit, fit
 from meshwright.evidence.fit.spread import Unseen
 from meshwright.evidence.rows.groups import folds
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -43,8 +44,7 @@ class Fitter(Protocol):
         """For every fold 0 .. k - 1, a fit to the runs of all other folds; ``fold_of`` stands beside ``runs``."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fixed:
+class Fixed(Value, frozen=True, kw_only=True):
     """A calibration as it is: nothing is fitted to the runs at hand."""
 
     label: str
@@ -59,8 +59,7 @@ class Fixed:
         return [self.predictor] * (max(fold_of, default=-1) + 1)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
+class Kept(Value, frozen=True, kw_only=True):
     """Fits to all folds but one that were made before, for the very rows that they are asked for."""
 
     predictors: Sequence[Predictor]

@@ -8,7 +8,6 @@ of their cases is foretold by the others, and where that does not help, nothing 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ import numpy as np
 
 from meshwright.evidence.fit.likeness import words
 from meshwright.evidence.rows.groups import cell_key
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,8 +45,7 @@ LEAST_GAIN = 0.2
 the corpus it is 0.7 to 0.9 or below 0.1."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kin:
+class Kin(Value, frozen=True, kw_only=True):
     """Recorded runs of one device, framework and precision."""
 
     places: Floats
@@ -57,8 +56,7 @@ class Kin:
     """Runs of one case have one number."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Foretold:
+class Foretold(Value, frozen=True, kw_only=True):
     """What kin say of some layouts."""
 
     error: Floats

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -13,6 +13,7 @@ from meshwright.domain.calibration import Key
 from meshwright.estimate.evaluate import composition_of, evaluate
 from meshwright.estimate.single import model_flops, simulated
 from meshwright.estimate.trials import evaluate_trials
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -38,8 +39,7 @@ def key_of(run: Run) -> Key:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Linear:
+class Linear(Value, frozen=True):
     """Log predictions at some multipliers, and their derivatives; NaN where a run measured nothing of the sort."""
 
     step: NDArray[np.float64]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -24,8 +25,7 @@ MANY_NODES = 31
 """Runs on more nodes are a kind of their own: their network is noisier (collective_bandwidth.csv)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Kinds:
+class Kinds(Value, frozen=True):
     """The kind of every run, for each figure."""
 
     step: NDArray[np.str_]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from meshwright.domain.calibration import LEVELS, Offsets
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from meshwright.domain.calibration import Freedom, Key
 
 
-@dataclass(frozen=True, slots=True)
-class Pooling:
+class Pooling(Value, frozen=True):
     """Offsets z of all levels and values; log multiplier of constant k for key j = sum of the offsets that j has."""
 
     freedoms: tuple[Freedom, ...]

@@ -14,12 +14,12 @@ Source:  scale mixtures: Rasmussen and Williams 2006, (2.23) for each (t, l); th
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from meshwright.evidence.fit.noise import FLOOR
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -45,8 +45,7 @@ judgement); and how far its step depends on the same constants (mean correlation
 sources of the corpus)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Own:
+class Own(Value, frozen=True, kw_only=True):
     """Own runs, as a calibration sees them that has none of them."""
 
     error: Floats
@@ -69,8 +68,7 @@ class Own:
         return np.asarray((self.cell[:, None] == self.cell[None, :]).astype(float))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shared:
+class Shared(Value, frozen=True, kw_only=True):
     """What own runs say of themselves and of others."""
 
     error: Floats

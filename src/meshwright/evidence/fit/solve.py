@@ -25,6 +25,7 @@ from meshwright.evidence.fit.linear import Linear, Runs
 from meshwright.evidence.fit.noise import kinds_of_runs, noise_of_kinds, student_loss, student_weights
 from meshwright.evidence.fit.pooling import Pooling, ceilings_of, pooling
 from meshwright.evidence.fit.workers import workers
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -49,8 +50,7 @@ TOLERANCE, STILL = 3e-4, 1e-3
 """Gain in log likelihood per run at which a turn ends; the move of an offset at which a linear optimum is found."""
 
 
-@dataclass(frozen=True, slots=True)
-class Phase:
+class Phase(Value, frozen=True):
     """One part of a fit: whose step times teach, and which offsets they move."""
 
     teaches: NDArray[np.bool_]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import field
 
 from meshwright.domain.uncertainty import OTHER, FitCurve, Scale
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,8 +32,7 @@ GROUP, LAUNCH = "cell", "launch"
 """The feature whose values get a quantile of their own, as far as they have runs; the one that says how a run is launched."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unseen:
+class Unseen(Value, frozen=True, kw_only=True):
     """How much wider intervals are of what no run had: effects of a ``Scale``."""
 
     step: float

@@ -9,12 +9,13 @@ from __future__ import annotations
 import csv
 import io
 from collections import defaultdict
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 from meshwright.evidence.rows.published_run import Published
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -25,8 +26,7 @@ KEY = ("framework", "model", "task", "gpu", "n_gpus", "precision", "gbs", "seq")
 """Columns that runs of one cell share: everything that is given, the framework's release aside."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attempts:
+class Attempts(Value, frozen=True, kw_only=True):
     """A cell by its fastest run."""
 
     best: Published

@@ -13,6 +13,7 @@ from meshwright.catalog.device_sheet import device_names
 from meshwright.evidence.rows.said import Said
 from meshwright.readers.safe import load_shipped
 from meshwright.readers.structure import make_converter, structure
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,8 +52,7 @@ class Rule:
         return taken if exceeds and all(decided.get(key, False) == value for key, value in self.so.items()) else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Conventions:
+class Conventions(Value, frozen=True, kw_only=True):
     """The file."""
 
     precisions: Mapping[str, str]

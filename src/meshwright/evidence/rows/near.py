@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import log2
 from typing import TYPE_CHECKING
 
 from meshwright.errors import InputError, fault
 from meshwright.evidence.rows.attempts import Attempts, attempts
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,8 +32,7 @@ _SIZES_IN_NAME = re.compile(r"(?<![0-9.a-z])([0-9]{1,6}(?:\.[0-9]{1,3})?)([mbt])
 _FACTOR = {"m": 1e6, "b": 1e9, "t": 1e12}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class Wanted(Value, frozen=True, kw_only=True):
     """What is asked about; None where it does not matter."""
 
     model: str | None = None
@@ -52,8 +52,7 @@ class Wanted:
     """Family of frameworks, as ``Implementation.family`` names it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class Difference(Value, frozen=True, kw_only=True):
     """One thing in which a published run differs, and how much of the distance that is."""
 
     what: str
@@ -63,8 +62,7 @@ class Difference:
     distance: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Near:
+class Near(Value, frozen=True, kw_only=True):
     """A cell, how far it is, and why."""
 
     cell: Attempts

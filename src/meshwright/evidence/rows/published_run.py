@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from meshwright.value import Value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Published:
+class Published(Value, frozen=True, kw_only=True):
     """One run that someone published; None where the source does not say. Fields are the columns of ``fastest_runs.csv``."""
 
     id: str

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ from meshwright.evidence.rows.refused import ImpossibleError, UnreadableError
 from meshwright.evidence.rows.run import Run, measured, run
 from meshwright.evidence.rows.table import REMEMBERED, Skipped
 from meshwright.perf.parameters import active_parameters
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from meshwright.domain.model import Model
@@ -31,8 +31,7 @@ OUR_FAULT = ("yaml.", "json.", "file.", "sheet.", "document.")
 KINDS = {"cluster.ragged": "devices are no whole nodes"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refused:
+class Refused(Value, frozen=True, kw_only=True):
     """Why a row is no run."""
 
     kind: str
@@ -42,8 +41,7 @@ class Refused:
     """Nothing can run its degrees: the row is predicted not to fit. Else it says too little, or contradicts itself."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RowsRead:
+class RowsRead(Value, frozen=True, kw_only=True):
     """What became of the rows of a table; every row is in one of the three."""
 
     runs: tuple[Run, ...]

@@ -6,13 +6,13 @@ import csv
 import hashlib
 import io
 from collections import Counter
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TextIO
 
 from meshwright.errors import InputError, Message, did_you_mean, fault
 from meshwright.evidence.rows import parquet
 from meshwright.evidence.rows.columns import REQUIRED, SCHEMA, shown
 from meshwright.readers.safe import open_regular
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,8 +30,7 @@ BLOCK = 2**20
 _BOM = b"\xef\xbb\xbf"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Records:
+class Records(Value, frozen=True, kw_only=True):
     """A file with a header that can be read; iterated, each time from its first record on."""
 
     path: str

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal
+
+from msgspec import field
 
 from meshwright.evidence.rows.columns import RATES, RATIOS, SCHEMA, SWITCHES, WORDS
 from meshwright.evidence.rows.conventions import said
 from meshwright.evidence.rows.said import Said
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,8 +24,7 @@ Cell = str | int | float | bool | None
 ZERO_STAGES: Mapping[Zero, int] = {"1": 1, "2": 2, "3": 3, "fsdp": 3, "hsdp": 3}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
+class Shape(Value, frozen=True, kw_only=True):
     """Columns that describe the model."""
 
     attention: str = ""
@@ -43,8 +45,7 @@ class Shape:
     num_dense_layers: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
+class Measured(Value, frozen=True, kw_only=True):
     """Columns that say how the run went."""
 
     tokens_per_s_per_device: float | None = None
@@ -58,8 +59,7 @@ class Measured:
     """What the source calls the memory that it states: allocated peak, reserved peak, device total, unknown or blank."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class Row(Value, frozen=True, kw_only=True):
     """One run as its source describes it."""
 
     id: str = ""

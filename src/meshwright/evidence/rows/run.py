@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from meshwright.catalog import calibration, recipes
@@ -19,6 +19,7 @@ from meshwright.evidence.rows.row_model import model_of
 from meshwright.evidence.rows.row_placement import placed
 from meshwright.evidence.rows.row_system import cluster_of, implementation_of
 from meshwright.evidence.rows.table import step_times
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from meshwright.domain.layout import Layout
@@ -27,8 +28,7 @@ if TYPE_CHECKING:
 GIVEN = ("gbs", "seq", "tp", "pp", "n_gpus")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class Run(Value, frozen=True, kw_only=True):
     """A row that can be predicted."""
 
     id: str

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
+from meshwright.value import Value
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+
+class Said(Value, frozen=True, kw_only=True):
     """Settings that no column has, and what a blank column means; None, or the empty word, where no convention says it."""
 
     unreadable: str = ""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import csv
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, lru_cache
 from importlib.resources import files
 from pathlib import Path
@@ -18,6 +18,7 @@ from meshwright.evidence.rows.columns import RESULTS, SCHEMA, WORDS, cell_fault,
 from meshwright.evidence.rows.records import is_text, open_records
 from meshwright.evidence.rows.row import FIELDS, row_of
 from meshwright.text import hidden
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -40,8 +41,7 @@ REMEMBERED, REMEMBERED_LENGTH = 4096, 2000
 """Configurations that are read once, while their cells have no more characters than this."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Skipped:
+class Skipped(Value, frozen=True, kw_only=True):
     """A row that counts in no metric, and why."""
 
     id: str
@@ -53,8 +53,7 @@ class Skipped:
     """What it says, where its cells can be read."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Configuration:
+class Configuration(Value, frozen=True, eq=False):
     """What rows have in common that differ in nothing but their id and their results; equal only to itself."""
 
     row: Row
@@ -64,8 +63,7 @@ class Configuration:
 Read = tuple["Row", Configuration]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
+class Table(Value, frozen=True, kw_only=True):
     """Rows of a file in its order, those that were left out, and columns that mean nothing here."""
 
     path: str

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import comb, isclose
 from statistics import fmean, median
 from typing import TYPE_CHECKING
@@ -12,6 +11,7 @@ import numpy as np
 from meshwright.evidence.score.baselines import middle
 from meshwright.evidence.score.columns import FAILED, MIN_MEASURED, View, view_of
 from meshwright.evidence.score.metrics import spearman
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,8 +25,7 @@ TIED = 1e-9
 """Predictions as near as this are one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
+class Candidate(Value, frozen=True, kw_only=True):
     """Rows of identical settings: one choice."""
 
     predicted_step_s: float | None
@@ -37,8 +36,7 @@ class Candidate:
     predicted_memory_bytes: float | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
+class Cell(Value, frozen=True, kw_only=True):
     """One question and how it was answered; ratios 0..1."""
 
     key: tuple[str, ...]
@@ -63,8 +61,7 @@ class Cell:
         return int(self.key[6] or 0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decisions:
+class Decisions(Value, frozen=True, kw_only=True):
     """Cells together."""
 
     cells: int

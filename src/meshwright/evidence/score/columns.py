@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from array import array
 from collections import Counter, defaultdict
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,6 +12,7 @@ import numpy as np
 from meshwright.evidence.rows.groups import cell_key, group_key, settings_key, source_group
 from meshwright.evidence.rows.table import EXAMPLES
 from meshwright.evidence.score.sets import sets
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -45,8 +45,7 @@ NUMBERS = (
 CODES = ("source", "framework", "device", "status", "legal", "moe", "cell", "settings", "group", "repeated", "sets")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Keys:
+class Keys(Value, frozen=True, kw_only=True):
     """What a configuration belongs to, as numbers that only it has."""
 
     cell_key: CellKey

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import csv
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from meshwright.catalog import calibration, cluster_for, recipes
@@ -20,6 +20,7 @@ from meshwright.domain.memory_reading import MemoryReading
 from meshwright.domain.model import Attention, LayerKind, Mlp, Model
 from meshwright.domain.training import Batch, Training
 from meshwright.estimate.evaluate import evaluate
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,8 +39,7 @@ UNSUPPORTED = (
 UNFUSED_LOGIT_BYTES = 10.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Check:
+class Check(Value, frozen=True, kw_only=True):
     """A run of the CI beside its prediction."""
 
     test: str

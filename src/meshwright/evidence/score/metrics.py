@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import fsum
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +9,7 @@ import numpy as np
 
 from meshwright.evidence.score.baselines import constant_hfu, middle, noise_ratio
 from meshwright.evidence.score.columns import BLANK, view_of
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,8 +26,7 @@ MIN_RANKED = 3
 """Fewer rows have no rank correlation worth the name."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scores:
+class Scores(Value, frozen=True, kw_only=True):
     """Metrics of a set of rows, named as in the contract; None where there is nothing to compare."""
 
     n: int
@@ -61,8 +60,7 @@ class Scores:
     """What one constant efficiency reaches on the same rows, fitted on the other folds (``baselines.constant_hfu``)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bin:
+class Bin(Value, frozen=True, kw_only=True):
     """Rows that were given about the same probability to run."""
 
     low: float

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack
-from dataclasses import dataclass
 from math import isfinite
 from os import cpu_count
 from typing import TYPE_CHECKING
@@ -16,6 +15,7 @@ from meshwright.errors import InputError
 from meshwright.estimate import estimate
 from meshwright.estimate.evaluate import evaluate, shown_bytes
 from meshwright.evidence.fit.processes import processes, submit
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,8 +38,7 @@ WORTH_IT = 400
 MAX_JOBS = 4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Predicted:
+class Predicted(Value, frozen=True, kw_only=True):
     """The figures of an estimate that validation needs; small, because they travel between processes."""
 
     step_s: float | None = None

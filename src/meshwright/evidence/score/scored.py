@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from meshwright.evidence.rows.groups import source_group
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from meshwright.evidence.rows.row import Row
@@ -14,8 +14,7 @@ HALF = 0.5
 Bounds = tuple[float, float]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scored:
+class Scored(Value, frozen=True, kw_only=True):
     """A prediction beside its measurement; None where there is none. Bytes and seconds."""
 
     id: str

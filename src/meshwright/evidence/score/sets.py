@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from meshwright.readers.safe import load_shipped, require_mapping
 from meshwright.readers.structure import make_converter, structure
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from meshwright.evidence.score.scored import Scored
@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 FILE = Path(__file__).parents[1] / "data" / "sets.yaml"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Where:
+class Where(Value, frozen=True, kw_only=True):
     """Conditions on a row; the head of the file explains them."""
 
     sources: tuple[str, ...] = ()
@@ -58,8 +57,7 @@ class Where:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class Target(Value, frozen=True, kw_only=True):
     """How good a metric must be: its magnitude at most, or at least."""
 
     below: float | None = None
@@ -78,8 +76,7 @@ class Target:
         return (1.0 - value + tiny) / (1.0 - self.above + tiny)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Set:
+class Set(Value, frozen=True, kw_only=True):
     """A set of rows."""
 
     name: str

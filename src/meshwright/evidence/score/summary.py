@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from meshwright.evidence.rows.groups import source_group
@@ -12,6 +11,7 @@ from meshwright.evidence.score.columns import Columns
 from meshwright.evidence.score.metrics import reliability, scores
 from meshwright.evidence.score.sets import sets
 from meshwright.evidence.score.validation import Tally
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,8 +27,7 @@ KINDS = ("dense", "mixture of experts")
 """By whether a model has experts."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Aim:
+class Aim(Value, frozen=True, kw_only=True):
     """A target and what is reached."""
 
     metric: str
@@ -46,8 +45,7 @@ class Aim:
         return self.target.strain(self.value)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class Part(Value, frozen=True, kw_only=True):
     """A part of the rows, scored together."""
 
     name: str
@@ -61,8 +59,7 @@ class Part:
         return max((each.strain for each in self.aims), default=0.0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Summary:
+class Summary(Value, frozen=True, kw_only=True):
     """All metrics; parts by name."""
 
     total: Part

@@ -16,6 +16,7 @@ from meshwright.evidence.rows.table import MAX_HELD, REMEMBERED, Skipped, as_lin
 from meshwright.evidence.score.columns import Columns, Keys, LeftOut
 from meshwright.evidence.score.prediction import Estimates, Predicted
 from meshwright.evidence.score.scored import Scored
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
@@ -33,8 +34,7 @@ AT_ONCE = 2000
 """Rows that are read, then predicted, before the next ones are read."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Validation:
+class Validation(Value, frozen=True, kw_only=True):
     """Rows of a table, predicted and measured, and those that were left out."""
 
     path: str
@@ -51,8 +51,7 @@ class Validation:
     """Rows whose configuration also stands in the shipped corpus, which a calibration has seen; 0 under a scheme."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tally:
+class Tally(Value, frozen=True, kw_only=True):
     """A ``Validation`` of a file of any length: of each row what is counted, of those left out how many and the first."""
 
     path: str

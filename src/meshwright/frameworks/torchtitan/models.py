@@ -6,7 +6,7 @@ one to copy where it has none. ``configurations.csv``: what each registered conf
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from meshwright.domain.model import Mlp
 from meshwright.frameworks.tables import rows
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,8 +45,7 @@ class Flavour(Struct, frozen=True, kw_only=True):
         return self.config or f"{self.module}_{self.name}".lower().replace("-", "_").replace(".", "_")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Configuration:
+class Configuration(Value, frozen=True, kw_only=True):
     """A registered configuration."""
 
     module: str

@@ -9,7 +9,6 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from math import isfinite
@@ -19,6 +18,7 @@ from meshwright.domain.observed import Counters
 from meshwright.readers.counters.series import UNITS, AllSeries, reasons_of
 from meshwright.readers.formats import Format
 from meshwright.readers.lines import lines
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from meshwright.readers.source import Source
@@ -61,8 +61,7 @@ def seconds_of(text: str) -> float | None:
     return at.timestamp() + (int(found[7].ljust(6, "0")) * 1e-6 if found[7] else 0.0)
 
 
-@dataclass(frozen=True, slots=True)
-class _Header:
+class _Header(Value, frozen=True):
     """Which column holds what; -1 where none does."""
 
     width: int

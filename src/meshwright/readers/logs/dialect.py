@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from meshwright.readers.logs.draft import Draft
 from meshwright.readers.needles import Needles
 from meshwright.readers.signs import Signs, anchors
 from meshwright.readers.source import Source
+from meshwright.value import Value
 
 SPARED = 64
 """Of so many parts of a file one is read where nearly every line complains."""
@@ -22,8 +22,7 @@ MOST_LINES = 20_000
 """Of a log's own lines: of one that has more only windows are read, alike in distance."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Dialect:
+class Dialect(Value, frozen=True, kw_only=True):
     """What is sought in a log of one framework, and what its lines say."""
 
     name: str

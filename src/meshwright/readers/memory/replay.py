@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
 from meshwright.domain.observed import MemoryHolder
+from meshwright.value import Value
 
 MAX_HOLDERS = 30
 PARTS = 4
@@ -26,8 +26,7 @@ class Change(NamedTuple):
     holder: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Replayed:
+class Replayed(Value, frozen=True):
     """What a replay shows; bytes are above what was live when the recording began."""
 
     peak_bytes: int

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from meshwright.domain.observed import Bandwidth, Bandwidths, Place, Sign
@@ -16,6 +16,7 @@ from meshwright.readers.formats import Format
 from meshwright.readers.lines import anchored
 from meshwright.readers.loose import amount
 from meshwright.readers.network.rates import MAX_RANKS, ranks_of
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from meshwright.readers.source import Source
@@ -47,8 +48,7 @@ def _half(text: str) -> float:
     return 0.5 * 10.0 ** -(len(text.split(".")[1]) if "." in text and "e" not in text else 0)
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Value, frozen=True):
     """One measurement of a line, half a unit of the last digit of its two rates, and how many elements came out wrong."""
 
     measured: Bandwidth

@@ -8,9 +8,11 @@ Source of its keys: mindspore-ai/toolkits e0486ee, ``pipeline_balance/cfgs/init_
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import field
 
 from meshwright.domain.dry_runs import DryRuns, StagePeak
 from meshwright.errors import InputError, Message
@@ -21,6 +23,7 @@ from meshwright.readers.sapp.amounts import amount, known_keys, number_fault, wh
 from meshwright.readers.sapp.lists import MAX_ROWS, RECOMPUTE_KEYS, layer_rows, offset_rows, treated_rows
 from meshwright.readers.sapp.treatments import ORDER
 from meshwright.text import shown
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,8 +37,7 @@ Stages = list[tuple[tuple[int, ...], ...]]
 """Layers of each stage by treatment and chunk, ``[treatment][chunk]``."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InitFile:
+class InitFile(Value, frozen=True, kw_only=True):
     """A pipeline of alike layers that was run dry."""
 
     stages: int

@@ -7,7 +7,6 @@ Times are in any one unit, memories in MB.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +18,7 @@ from meshwright.readers.safe import load_json, require_mapping
 from meshwright.readers.sapp.amounts import amount, known_keys, label
 from meshwright.readers.sapp.treatments import BACKWARD_OVER_FORWARD, ORDER, TREATMENTS
 from meshwright.text import shown
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,8 +37,7 @@ _LAYER = (
 _TIME_HINT = "; SAPP reads time"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LayerFile:
+class LayerFile(Value, frozen=True, kw_only=True):
     """Times and memories of a model's layers; memories in MB, times in the file's unit."""
 
     name: str
@@ -89,8 +88,7 @@ def layer_file_from(document: object, *, where: str) -> LayerFile:
     return _assembled(top, layers, constant, tuple(remarks))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Layer:
+class _Layer(Value, frozen=True, kw_only=True):
     name: str
     type: str
     layers: int

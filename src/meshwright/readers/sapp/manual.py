@@ -6,7 +6,6 @@ Source of its keys: mindspore-ai/toolkits e0486ee, ``pipeline_balance/cfgs/manua
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +19,7 @@ from meshwright.readers.sapp.amounts import known_keys, label
 from meshwright.readers.sapp.lists import MAX_ROWS, RECOMPUTE_KEYS, layer_rows, offset_rows, treated_rows
 from meshwright.readers.sapp.treatments import ORDER
 from meshwright.text import shown
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -29,8 +29,7 @@ if TYPE_CHECKING:
 _KEYS = ("offset", *RECOMPUTE_KEYS, "interleave_num", "show", "file_name")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ManualStrategy:
+class ManualStrategy(Value, frozen=True, kw_only=True):
     """One block: where layers stand and how they are recomputed."""
 
     name: str

@@ -6,13 +6,14 @@ Source: mindspore-ai/toolkits e0486ee, ``pipeline_balance/sapp/sapp_solver.py`` 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from meshwright.errors import InputError
 from meshwright.readers.fields import Fields
 from meshwright.readers.safe import load_yaml, require_mapping
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from meshwright.domain.balance import Body, End
@@ -24,8 +25,7 @@ FEED_FORWARD_WIDTH = 11008
 """SAPP's head formula without tensor parallelism takes Llama-2-7B's width for every model."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SequenceShape:
+class SequenceShape(Value, frozen=True, kw_only=True):
     """The sizes of a model and its batch that a split of the sequence depends on."""
 
     batch_size: int

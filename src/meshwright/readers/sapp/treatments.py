@@ -5,8 +5,9 @@ Source of names and defaults: mindspore-ai/toolkits e0486ee, ``perftool/autopara
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -15,8 +16,7 @@ BACKWARD_OVER_FORWARD = 2.0
 """SAPP's backward time of a layer without recomputation, where none was measured."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Treatment:
+class Treatment(Value, frozen=True, kw_only=True):
     """One way of recomputing: our word for it and SAPP's keys of a layer file."""
 
     name: str

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from meshwright.report.charts import MAX_TICKS, apart, round_axis, round_up
 from meshwright.report.page.theme import SERIES
 from meshwright.report.svg import BLUE, GREEN, GRID, INK, MUTED, ORANGE, PAPER, RED, Drawing
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -28,8 +29,7 @@ MOST_NAMES = 0.42
 """Of a drawing's width that names may take before they stand above their bars."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parted:
+class Parted(Value, frozen=True, kw_only=True):
     """A bar of parts."""
 
     name: str
@@ -42,8 +42,7 @@ class Parted:
     """Pixels below it, before what is of another kind."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ranged:
+class Ranged(Value, frozen=True, kw_only=True):
     """A value with the ends of its interval, and what it is compared with."""
 
     name: str
@@ -54,8 +53,7 @@ class Ranged:
     bad: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Changed:
+class Changed(Value, frozen=True, kw_only=True):
     """A change from zero."""
 
     name: str

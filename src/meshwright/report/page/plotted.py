@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from meshwright.report.charts import Axis, Frame, log_axis, round_axis
 from meshwright.report.page.drawn import FOOT, SIZE, legend, round_down, width_of
 from meshwright.report.svg import BLUE, GREEN, GRID, MUTED, RED, Drawing
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -20,8 +21,7 @@ FAR = 3.0
 """From which ratio of the highest to the lowest on a scale of factors is better."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Paired:
+class Paired(Value, frozen=True, kw_only=True):
     """Pairs of values of one kind."""
 
     name: str

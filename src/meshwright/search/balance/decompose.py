@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -26,6 +26,7 @@ from meshwright.search.balance.equations import (
     unknowns,
 )
 from meshwright.search.balance.student import two_sided
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -41,8 +42,7 @@ MOMENTS = 20
 """Times that the fullest moments of stages are chosen anew, where a schedule has several."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Component:
+class Component(Value, frozen=True, kw_only=True):
     """One memory and how sure it is."""
 
     name: str
@@ -55,8 +55,7 @@ class Component:
     """95 %."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Residual:
+class Residual(Value, frozen=True, kw_only=True):
     """What a peak is above (positive) or below its fit."""
 
     peak: StagePeak
@@ -65,8 +64,7 @@ class Residual:
     """Whether other peaks speak for the same unknowns; an end that was measured once is met whatever it says."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decomposition:
+class Decomposition(Value, frozen=True, kw_only=True):
     """What one layer, the ends and every middle stage hold."""
 
     runs: DryRuns

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -10,6 +9,7 @@ import numpy as np
 
 from meshwright.errors import did_you_mean, fault
 from meshwright.perf.schedules import ORDERS, held_vectors
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,8 +27,7 @@ MAX_OPERATIONS = 200_000
 PARAMETERS, CONSTANT, HEAD, TAIL = "parameters", "constant", "head", "tail"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Equations:
+class Equations(Value, frozen=True, kw_only=True, eq=False):
     """``matrix @ unknowns = peaks``; one row for each measured stage."""
 
     matrix: Floats

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from meshwright.search.balance.memory import stage_memory
 from meshwright.search.balance.times import chunk_times, ends
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,8 +24,7 @@ FORWARD_SHARE = 1.0 / 3.0
 """Of what an end takes beyond the model."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Correction:
+class Correction(Value, frozen=True, kw_only=True):
     """How a run differs from the model of it."""
 
     layer_time_ratio: float = 1.0

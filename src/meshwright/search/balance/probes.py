@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,6 +13,7 @@ from meshwright.readers.sapp.treatments import ORDER, alone
 from meshwright.search.balance.dependence import reasons
 from meshwright.search.balance.equations import CONSTANT, Equations, condition_of, equations, unknowns
 from meshwright.search.balance.exchange import Draft, exchanged
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,8 +27,7 @@ SPARE = 2
 """Peaks asked for beyond the unknowns where they cost no round: without any, nothing says how good the fit is."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProbeRound:
+class ProbeRound(Value, frozen=True, kw_only=True):
     """One dry run of the whole pipeline, one chunk a stage: where layers stand, how they are recomputed, whose peaks to note."""
 
     offset: tuple[int, ...]
@@ -42,8 +42,7 @@ class ProbeRound:
     """Whose peaks to note."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProbeProposal:
+class ProbeProposal(Value, frozen=True, kw_only=True):
     """Dry runs that determine the memories of layers."""
 
     treatments: tuple[str, ...]

@@ -15,6 +15,7 @@ from meshwright.search.repair.knobs import Given, idea, knobs, shown
 from meshwright.search.repair.levels import level, target_of
 from meshwright.search.repair.stages import Room, lists, splits
 from meshwright.search.repair.wishes import Devices, Edit, Faster, Legal, Nearest, Repair, Repairs
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
@@ -102,8 +103,7 @@ def prepared(case: Case, features: Features, layout: Layout, wish: Wish, base: E
     return replace(given, splits=parted, recomputes=recomputed), target
 
 
-@dataclass(frozen=True, slots=True)
-class _Kept:
+class _Kept(Value, frozen=True):
     """An answer, as others are measured against it."""
 
     edits: frozenset[tuple[int, int]]

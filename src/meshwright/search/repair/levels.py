@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +13,7 @@ from meshwright.search.repair.candidates import Settled, combined, distinct, pla
 from meshwright.search.repair.following import legal, settle
 from meshwright.search.repair.prices import Extra, evaluated, part_of
 from meshwright.search.repair.wishes import Faster, Legal, WithinMemory
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -33,8 +33,7 @@ UNFIT = 1e3
 """Cost of what does not fit in memory, relative to what does."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class Target(Value, frozen=True, kw_only=True):
     """What a candidate is measured against."""
 
     wish: Wish
@@ -80,8 +79,7 @@ def target_of(case: Case, layout: Layout, wish: Wish, base: Estimate | None) -> 
     return Target(wish=wish, bound_bytes=case.capacity_bytes, extra=Extra())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Level:
+class Level(Value, frozen=True, kw_only=True):
     """All legal combinations of so many edits, less those that cannot fit, with what they cost."""
 
     edits: int

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,6 +12,7 @@ from meshwright.estimate.degrees import Degrees
 from meshwright.estimate.evaluate import composition_of, evaluate_columns, settings_of
 from meshwright.estimate.split import stack, take_columns
 from meshwright.search.repair.candidates import distinct
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,8 +30,7 @@ CHUNK = 8192
 """Candidates that are evaluated at a time: their temporaries stay in cache."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Extra:
+class Extra(Value, frozen=True, kw_only=True):
     """What stages need beyond the prediction: on those with one part, or on all."""
 
     extra_bytes: float = 0.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,6 +11,7 @@ from meshwright.domain.layout import Full, Mixed, NoRecompute, Selective, mixed
 from meshwright.estimate.evaluate import evaluate, split_of
 from meshwright.search.balance import quick_placements
 from meshwright.search.balance.layouts import choices, problem_of
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -26,8 +27,7 @@ MOST_MOVES = 8
 """Layers that are moved, one after the other."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Room:
+class Room(Value, frozen=True, kw_only=True):
     """What every stage may need."""
 
     bound_bytes: float
