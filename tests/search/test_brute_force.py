@@ -16,7 +16,7 @@ from meshwright.estimate import estimate
 from meshwright.search import SearchOptions, layout_refusals, plan
 from meshwright.search.finalists import layout_of_row
 from meshwright.search.grid import Counts, evaluate_grid
-from meshwright.search.least import least_demanding
+from meshwright.search.least import least_demanding, least_states_bytes
 from meshwright.search.linearity import fits_anywhere
 from meshwright.search.plan import overlap_for
 from meshwright.search.runner import Functions
@@ -191,6 +191,12 @@ def test_the_winner_is_that_of_enumeration(name):
     best = min(estimate(case, layout).step_s for layout in fitting[:SIMULATED])
     assert result.plans[0].estimate.step_s == pytest.approx(best, rel=1e-9)
     assert result.plans[0].layout in truth.step_s
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_layout_keeps_less_than_its_share_of_the_states(name):
+    case, _ = spaces()[name]
+    assert 0.0 < least_states_bytes(case) <= min(answer(name).reserved.values(), default=np.inf)
 
 
 @pytest.mark.parametrize("name", one_of(2, NAMES))

@@ -8,6 +8,7 @@ import numpy as np
 from msgspec import Struct
 
 from meshwright.domain.layout import Full, NoRecompute, Selective
+from meshwright.estimate.tables import Table
 from meshwright.perf.activations import (
     attention_working_bytes,
     checkpoint_bytes,
@@ -15,7 +16,7 @@ from meshwright.perf.activations import (
     saved_bytes,
     working_bytes,
 )
-from meshwright.perf.arrays import Array, array
+from meshwright.perf.arrays import Array, array, take
 from meshwright.perf.collectives import all_gather_s, point_to_point_s
 from meshwright.perf.ends import EndTime, embedding_time, head_time, logits_bytes
 from meshwright.perf.layer import LayerTime, layer_time, recompute_s
@@ -28,12 +29,15 @@ from meshwright.perf.seconds import Seconds, seconds
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from numpy.typing import NDArray
+
     from meshwright.domain.case import Case
     from meshwright.domain.layout import ContextKind, Overlap, Treatment
     from meshwright.domain.model import LayerKind
     from meshwright.estimate.degrees import Degrees
     from meshwright.perf.placement import Groups
 
+    Ints = NDArray[np.int64]
 
 OFFLOAD_BUFFERS = 2.0
 """Layers whose offloaded tensors are on the device: the one that runs and the one that travels. Of checkpoints it is the one that
@@ -174,13 +178,42 @@ def _of_a_layer(away: Array, case: Case) -> Array:
     return away if case.launch.offloaded_modules or not moved else away * (layers / min(moved, layers))
 
 
-def work_costs(case: Case, settings: Settings, degrees: Degrees) -> WorkCosts:
-    """All costs of one micro-batch, for columns of degrees.
+class Alike(Struct, frozen=True, kw_only=True, eq=False):
+    """Columns that differ in the degrees of experts alone: one of each such, and which of them every column is like."""
+
+    one: Ints
+    like: Ints
+
+
+def work_costs(case: Case, settings: Settings, degrees: Degrees, alike: Alike | None = None) -> WorkCosts:
+    """All costs of one micro-batch, for columns of degrees; a layer without experts is computed once for those that are ``alike``.
 
     Shapes:  degrees broadcast.
     Units:   s and bytes.
     Source:  ``perf``.
     """
+    shape, groups = _ground(case, degrees)
+    vocabulary = vocabulary_rows(case, degrees.tensor_parallel)
+
+    def of(kind: LayerKind) -> KindCosts:
+        if alike is None or kind.experts is not None:
+            return kind_costs(kind, case, shape, groups, settings)
+        return Table(kind_costs(kind, case, *_ground(case, take(degrees, alike.one)), settings), len(alike.one)).take(alike.like)
+
+    return WorkCosts(
+        shape=shape,
+        kinds=tuple(map(of, case.model.kinds)),
+        embedding=embedding_time(case, shape, groups),
+        head=head_time(case, shape, groups, vocabulary),
+        logits_bytes=logits_bytes(case, shape, vocabulary),
+        logits_before_bytes=case.implementation.logit_bytes_before * shape.tokens * vocabulary / shape.tensor_parallel,
+        head_input_bytes=2.0 * shape.shard_tokens * case.model.hidden,
+        hop_s=hop_s(case, shape, groups),
+    )
+
+
+def _ground(case: Case, degrees: Degrees) -> tuple[WorkShape, Groups]:
+    """What a rank works on, and with whom."""
     tp, cp, ep, etp = (
         degrees.tensor_parallel, degrees.context_parallel, degrees.expert_parallel, degrees.expert_tensor_parallel
     )
@@ -189,18 +222,7 @@ def work_costs(case: Case, settings: Settings, degrees: Degrees) -> WorkCosts:
         tensor_parallel=tp, sequence_parallel=degrees.sequence_parallel, context_parallel=cp,
         expert_parallel=ep, expert_tensor_parallel=etp,
     )
-    groups = layer_groups(tp, cp, ep, etp, degrees.devices_per_stage, degrees.pipeline_parallel, case.cluster)
-    vocabulary = vocabulary_rows(case, tp)
-    return WorkCosts(
-        shape=shape,
-        kinds=tuple(kind_costs(kind, case, shape, groups, settings) for kind in case.model.kinds),
-        embedding=embedding_time(case, shape, groups),
-        head=head_time(case, shape, groups, vocabulary),
-        logits_bytes=logits_bytes(case, shape, vocabulary),
-        logits_before_bytes=case.implementation.logit_bytes_before * shape.tokens * vocabulary / shape.tensor_parallel,
-        head_input_bytes=2.0 * shape.shard_tokens * case.model.hidden,
-        hop_s=hop_s(case, shape, groups),
-    )
+    return shape, layer_groups(tp, cp, ep, etp, degrees.devices_per_stage, degrees.pipeline_parallel, case.cluster)
 
 
 def hop_s(case: Case, shape: WorkShape, groups: Groups) -> Array:

@@ -273,8 +273,11 @@ def treated_kinds(model: Model, split: Split, recompute: Recompute, *, folded: b
 def compose(
     model: Model, split: Split, *, folded: bool = False, recompute: Recompute = KEPT, every_stage: bool = False
 ) -> Composition:
-    """The composition of a split: one row per sort of stage, or one per stage; made once: nobody changes it."""
-    return _composed(model, split, folded, recompute, every_stage)
+    """The composition of a split: one row per sort of stage, or one per stage; made once: nobody changes it.
+
+    Which modules are recomputed is no matter of the stages: all layers are treated alike.
+    """
+    return _composed(model, split, folded, Full() if isinstance(recompute, Selective) else recompute, every_stage)
 
 
 @lru_cache(maxsize=4096)

@@ -15,7 +15,7 @@ from meshwright.estimate.naming import name_of
 from meshwright.judging.questions import MICRO_BATCHES, columns_of_layouts, columns_of_rows, questions
 from meshwright.search.finalists import layout_of_row
 from meshwright.search.grid import Counts, evaluate_grid
-from meshwright.search.refine import variants
+from meshwright.search.refine import around
 from meshwright.search.space import Pins, ShardOption, make_space
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def alternatives(
         columns = columns_of_rows(rows, case.batch.global_batch_sequences)
         pool.add(columns, rows.step_s, rows.reserved_bytes, partial(_layout_of, space, rows, overlap))
     bases = dict.fromkeys(found.layout for found in pool.fastest.values())
-    finer = list(dict.fromkeys([*known, *(layout for base in bases for layout in variants(space, base))]))
+    finer = list(dict.fromkeys([*known, *around(space, list(bases))]))
     if finer:
         pool.add(columns_of_layouts(finer), *evaluate_many(case, finer), finer.__getitem__)
     return pool.answers(overlap)

@@ -8,7 +8,7 @@ import numpy as np
 from msgspec import Struct, structs
 
 from meshwright.estimate.combine import StateTimes, state_costs
-from meshwright.estimate.costs import Settings, work_costs
+from meshwright.estimate.costs import Alike, Settings, work_costs
 from meshwright.estimate.degrees import Degrees, sharded
 from meshwright.estimate.memory import static_bytes, step_bytes
 from meshwright.estimate.split import Composition, Uneven, compose, default_split, stack
@@ -76,13 +76,14 @@ def work_of(space: Space, legal: Legal, settings: Settings) -> Work:
     first[mesh_key.reshape(-1)[::-1]] = np.arange(len(stage))[::-1]  # a mesh that has the key
     columns = {**take(mesh, first[own]), "mb": np.array(space.microbatches, dtype=np.int64)[place]}
     columns["sp"] = sequence_parallel(space, columns["tp"])
+    plain = np.unique(distinct[[0, 1, 4]], axis=1, return_inverse=True)[1].reshape(-1)[own] * len(space.microbatches) + place
     whole = stack([compose(space.case.model, default_split(space.case, 1, 1))], len(space.case.model.kinds))
     whole_s = np.empty((len(settings.treatments), len(own)))
     shared_rows = treated_rows = np.empty((0, 0))
     for begin in range(0, len(own), WORK_ROWS):
         columns_of_part = slice(begin, begin + WORK_ROWS)
         part = {name: column[columns_of_part] for name, column in columns.items()}
-        inputs = stage_inputs(work_costs(space.case, settings, Degrees.of(part)))
+        inputs = stage_inputs(work_costs(space.case, settings, Degrees.of(part), _alike(space.case, plain[columns_of_part])))
         shared = Table(untreated(inputs), len(part["tp"]))
         for treatment in range(len(settings.treatments)):
             others = Table(treated(inputs, treatment), len(part["tp"]))
@@ -97,6 +98,14 @@ def work_of(space: Space, legal: Legal, settings: Settings) -> Work:
         shared=shared.of(shared_rows), treated=others.of(treated_rows.reshape(len(treated_rows), -1)), keys=len(own), key=key,
         whole_s=whole_s,
     )
+
+
+def _alike(case: Case, keys: Ints) -> Alike | None:
+    """Which columns have one key of what is no matter of experts; None where no layer is without them."""
+    if all(kind.experts for kind in case.model.kinds):
+        return None
+    _, one, like = np.unique(keys, return_index=True, return_inverse=True)
+    return Alike(one=one, like=like)
 
 
 class Compositions:

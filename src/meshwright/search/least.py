@@ -8,14 +8,21 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
+from meshwright.estimate.degrees import Degrees
+from meshwright.estimate.memory import held_bytes
 from meshwright.estimate.single import estimate
+from meshwright.estimate.split import compose
+from meshwright.estimate.stages import stage_parameters
+from meshwright.perf.arrays import array
+from meshwright.perf.states import Shards, training_states
 from meshwright.search.finalists import Finalists
-from meshwright.search.grid import Counts, evaluate_grid
+from meshwright.search.grid import ROUNDING, Counts, evaluate_grid
 from meshwright.search.space import TREATMENTS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from meshwright.domain.case import Case
     from meshwright.domain.estimate import Estimate
     from meshwright.domain.layout import Overlap
     from meshwright.search.finalists import Candidate
@@ -35,6 +42,20 @@ def corner(space: Space) -> Space:
     return structs.replace(
         space, microbatches=space.microbatches[:1], chunks=space.chunks[:1], treatments=tuple(able[:1]) or space.treatments
     )
+
+
+def least_states_bytes(case: Case) -> float:
+    """What every layout of a case reserves at least on its fullest device: the states of the model, each once over all devices.
+
+    Units:   bytes.
+    Holds:   optimizer states on the devices; no layout keeps less than a share of everything.
+    Source:  ``perf.states``, ``estimate.memory``, whose terms these are, with every state split over all devices.
+    """
+    devices = array(case.cluster.num_devices)
+    whole = stage_parameters(case, compose(case.model, ((case.model.num_layers,),)), Degrees.of({}))
+    shards = Shards(optimizer=devices, gradient=devices, parameter=devices, expert_data_parallel=devices)
+    states = training_states(whole.dense, whole.experts, array(0.0), shards, case)
+    return float(held_bytes(case, states.total_bytes).sum()) * ROUNDING
 
 
 def least_demanding(spaces: Sequence[Space], overlap: Overlap, runner: Runner) -> Estimate | None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from msgspec import Struct, field
+
 from meshwright.domain.layout import Full, NoRecompute, Selective
 from meshwright.estimate.evaluate import split_of
 from meshwright.estimate.many import evaluate_many
@@ -74,8 +76,8 @@ def _unlike(pool: Sequence[Candidate], *, chunks: bool = True) -> list[Layout]:
 
 def around(space: Space, bases: Sequence[Layout]) -> list[Layout]:
     """Neighbours of some layouts, each once."""
-    again: set[Layout] = set()
-    return list(dict.fromkeys(layout for base in bases for layout in variants(space, base, again)))
+    tried = Tried()
+    return list(dict.fromkeys(layout for base in bases for layout in variants(space, base, tried)))
 
 
 def fitting(space: Space, found: Sequence[Layout], *, known: set[Layout], after: int) -> list[Candidate]:
@@ -90,27 +92,43 @@ def fitting(space: Space, found: Sequence[Layout], *, known: set[Layout], after:
     ]
 
 
-def variants(space: Space, base: Layout, again: set[Layout] | None = None) -> Iterator[Layout]:
-    """Every neighbour of a layout that the framework can express.
+class Tried(Struct):
+    """What was tried around other layouts before."""
 
-    ``again``: layouts, as they are without recomputation, whose recomputation was varied before; these grow.
-    """
+    plain: set[Layout] = field(default_factory=set)
+    """Layouts, as they are without recomputation, whose recomputation was varied."""
+    meshes: dict[tuple[object, ...], bool] = field(default_factory=dict)
+    """Whether a mesh is legal under a kind of context parallelism, whatever runs on it."""
+
+
+def variants(space: Space, base: Layout, tried: Tried) -> Iterator[Layout]:
+    """Every neighbour of a layout that the framework can express; what was ``tried`` before grows."""
     features, pins = space.features, space.pins
     shapes = [base, *(uneven(space, base) if features.uneven_stages else ())]
-    before = set() if again is None else again
     for shape in shapes:
         yield shape
         plain = replace(shape, recompute=NoRecompute())
-        if pins.recompute is None and plain not in before:
-            before.add(plain)
+        if pins.recompute is None and plain not in tried.plain:
+            tried.plain.add(plain)
             yield from _recomputes(space, shape)
     if pins.shard is None and features.partial_sharding and base.optimizer_shards > 1:
         yield from _shardings(space, base)
     if base.context_parallel > 1 and pins.cp_kind is None:
         for kind in context_kinds(space.case.model, features):
             other = replace(base, context_kind=kind)
-            if kind != base.context_kind and not layout_refusals(space.case, features, other, level="mesh"):
+            if kind != base.context_kind and _legal_mesh(space, other, tried):
                 yield other
+
+
+def _legal_mesh(space: Space, layout: Layout, tried: Tried) -> bool:
+    """Whether no rule refuses the mesh of a layout."""
+    mesh = (
+        layout.tensor_parallel, layout.sequence_parallel, layout.context_parallel, layout.context_kind, layout.pipeline_parallel,
+        layout.data_parallel, layout.expert_parallel, layout.expert_tensor_parallel,
+    )
+    if mesh not in tried.meshes:
+        tried.meshes[mesh] = not layout_refusals(space.case, space.features, layout, level="mesh")
+    return tried.meshes[mesh]
 
 
 def _recomputes(space: Space, base: Layout) -> Iterator[Layout]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from meshwright.estimate.overlap import overlap_for
 from meshwright.search.grid import Counts, evaluate_grid
-from meshwright.search.least import corner
+from meshwright.search.least import corner, least_states_bytes
 from meshwright.search.rules import knobs_of, rules_of, sequence_parallel_unasked
 from meshwright.search.space import Pins, divisors, make_space
 
@@ -75,8 +75,10 @@ def _alone(case: Case, features: Features, knob: str, largest: int) -> Ints:
 
 def fits_anywhere(case: Case, features: Features, devices: int, *, overlap: Overlap, pins: Pins | None = None) -> bool:
     """Whether any layout fits on so many devices, by the least demanding ones (``least.corner``)."""
-    own = on(case, devices)
-    space = corner(make_space(own, features, devices, pins or Pins()))
+    own, pins = on(case, devices), pins or Pins()
+    if pins.offload != "optimizer" and least_states_bytes(own) > own.capacity_bytes:
+        return False
+    space = corner(make_space(own, features, devices, pins))
     return any(bool((rows.reserved_bytes <= own.capacity_bytes).any()) for rows in evaluate_grid(space, Counts(), overlap=overlap))
 
 
