@@ -160,7 +160,8 @@ def test_plan_finds_no_slower_packs_than_pack(drawn, tmp_path):
     file = tmp_path / "lengths.txt"
     lengths = mw.pack(mw.PackRequest(distribution=drawn, max_tokens=8192)).packed.lengths.lengths
     file.write_text(" ".join(map(str, lengths)))
-    best = mw.plan(mw.PlanRequest(**case, lengths=str(file), global_batch=len(lengths), top=1, no_balance=True)).to_json()["plans"][0]
+    case |= {"lengths": str(file), "global_batch": len(lengths)}
+    best = mw.plan(mw.PlanRequest(**case, top=1, no_balance=True)).to_json()["plans"][0]
     recommended = next(each for each in packed["curve"] if each["max_tokens"] == packed["recommended_max_tokens"])
     assert best["estimate"]["expected_step_s"] <= recommended["step_s"] / recommended["memory_fit_probability"]
 

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 TIMES = (1, 2, 4, 8)
 """Caps of a pack that are tried, in longest samples, with every number of packs that replicas may share."""
 BETWEEN = (1.25, 1.5, 2.5, 3)
-"""Caps between these, as multiples of ``ALIGNED`` tokens: with the fewest packs alone. Samples of half the longest fill 1.25 longest
-better than one or two."""
+"""Caps between these, as multiples of ``ALIGNED`` tokens, with the fewest packs alone: samples that are half as long as the longest
+fill 1.25 of it better than once or twice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
