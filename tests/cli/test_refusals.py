@@ -24,10 +24,13 @@ def test_a_device_without_the_data_type_says_what_it_runs(cli):
     assert answer.lines == ["error: --precision: v100-32g does not run bf16; it runs fp16"]
 
 
-def test_a_sequence_beyond_the_learned_positions_is_refused(cli):
-    answer = cli("plan", "gpt2", "--device", "h100-sxm", "--nodes", "1", "--global-batch", "64", "--sequence", "2048")
+@pytest.mark.parametrize(("model", "most", "sequence"), [("gpt2", "1,024", "2048"), ("gpt3-175b", "2,048", "4096")])
+def test_a_sequence_beyond_the_learned_positions_is_refused_with_both_figures(cli, model, most, sequence):
+    answer = cli("plan", model, "--device", "h100-sxm", "--nodes", "1", "--global-batch", "64", "--sequence", sequence)
     assert answer.status == 2
-    assert "learned position table" in answer.err
+    assert answer.lines == [
+        f"error: --sequence: {model} has learned {most} positions: a sequence of {int(sequence):,} tokens has none beyond"
+    ]
 
 
 def test_plans_of_the_asked_framework_are_ones_that_it_runs(cli):

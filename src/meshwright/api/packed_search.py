@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from math import inf
+from math import ceil, inf
 from typing import TYPE_CHECKING
 
-from meshwright.api.packs import pack_counts
+from meshwright.api.packs import ALIGNED, pack_counts
 from meshwright.domain.estimate import Infeasible
 from meshwright.errors import InputError, NoAnswerError
 from meshwright.value import Value
@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from meshwright.search.result import PlanResult
 
 TIMES = (1, 2, 4, 8)
-"""Caps of a pack that are tried, in longest samples."""
+"""Caps of a pack that are tried, in longest samples, with every number of packs that replicas may share."""
+BETWEEN = (1.25, 1.5, 2.5, 3)
+"""Caps between these, as multiples of ``ALIGNED`` tokens, with the fewest packs alone: samples that are half as long as the longest
+fill 1.25 of it better than once or twice."""
 
 
 class Tried(Value, frozen=True, kw_only=True):
@@ -68,8 +71,13 @@ def ways(given: Setup) -> tuple[tuple[int, int], ...]:
     """Caps of a pack and numbers of packs that are tried, the smallest cap first; the same whatever the cluster."""
     assert given.samples is not None, "only samples are packed"
     samples, batch = given.samples, given.request["global_batch"]
-    caps = [given.request["max_tokens"]] if "max_tokens" in given.request else [times * samples.longest_tokens for times in TIMES]
-    return tuple((most, packs) for most in caps for packs in _counts(given, samples, batch, most))
+    longest = samples.longest_tokens
+    caps = [given.request["max_tokens"]] if "max_tokens" in given.request else [times * longest for times in TIMES]
+    found = [(most, packs) for most in caps for packs in _counts(given, samples, batch, most)]
+    if "max_tokens" not in given.request:
+        between = {ceil(times * longest / ALIGNED) * ALIGNED for times in BETWEEN} - set(caps)
+        found += [(most, _counts(given, samples, batch, most)[0]) for most in between]
+    return tuple(sorted(found))
 
 
 def _counts(given: Setup, samples: Samples, num_samples: int, max_tokens: int) -> tuple[int, ...]:

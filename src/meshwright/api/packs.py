@@ -28,9 +28,11 @@ ALIGNED = 512
 """The longest sample of a file is taken as a multiple of so many tokens, which all degrees divide."""
 TOGETHER, DRAWS = 4096, 16
 """Samples that are packed together at most, and how many such lots are looked at: their mean is known to a few per mille."""
-ROUNDED = (0.05, 0.25)
+ROUNDED = (0.01, 0.05, 0.25)
 """Packs of a step are rounded up by at most these shares, to a multiple of the largest power of two, so that replicas get as many
-each: the first where nobody says how many; a search tries both."""
+each: a search tries all, since few replicas need no more packs than the samples fill, and many share only round numbers."""
+UNSAID = 0.05
+"""The share where nobody says how many packs there are, and nothing is searched."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,10 +124,14 @@ def least_packs(samples: Samples, num_samples: int, max_tokens: int) -> int:
 
 
 def pack_counts(samples: Samples, num_samples: int, max_tokens: int) -> tuple[int, ...]:
-    """Packs of a step that replicas can share evenly: rounded up a little, and rounded up more."""
+    """Packs of a step that replicas can share evenly, the fewest first: rounded up a little, and rounded up more."""
     least = least_packs(samples, num_samples, max_tokens)
-    most = (max(least, min(int((1.0 + share) * least), num_samples)) for share in ROUNDED)
-    return tuple(dict.fromkeys(even_packs(least, each) for each in most))
+    return tuple(dict.fromkeys(_rounded(least, num_samples, share) for share in ROUNDED))
+
+
+def _rounded(least: int, num_samples: int, share: float) -> int:
+    """Packs rounded up by at most a share, and to no more than there are samples."""
+    return even_packs(least, max(least, min(int((1.0 + share) * least), num_samples)))
 
 
 def batch_of_samples(samples: Samples, num_samples: int, max_tokens: int, packs: int | None = None) -> Batch:
@@ -142,7 +148,7 @@ def batch_of_samples(samples: Samples, num_samples: int, max_tokens: int, packs:
         raise fault("lengths.packs", "{packs:,} packs of at most {cap:,} tokens do not hold {samples:,} samples: {least:,} are "
                     "needed, and each holds one at least", path="--packs", packs=packs, cap=max_tokens, samples=num_samples,
                     least=least)
-    chosen = packs or pack_counts(samples, num_samples, max_tokens)[0]
+    chosen = packs or _rounded(least, num_samples, UNSAID)
     return _batch(samples, chosen, num_samples / chosen, max_tokens)
 
 

@@ -133,6 +133,8 @@ def parse_yaml(text: str, where: str = "", *, twice: Twice | None = None) -> obj
         finally:
             loader.dispose()
     except yaml.MarkedYAMLError as error:
+        if "nesting depth" in (error.problem or ""):  # libyaml's own limit: it reads a line ahead before it says what it opened
+            raise _too_deep(where) from None
         mark = error.problem_mark
         place = f" (line {mark.line + 1}, column {mark.column + 1})" if mark else ""
         reason = _one_line(error.problem or error.context or "malformed")
@@ -184,6 +186,10 @@ def _check_depth(document: object, where: str) -> None:
     raise fault("json.depth", "nested too deeply", path=where)
 
 
+def _too_deep(where: str) -> InputError:
+    return fault("yaml.depth", "nested deeper than {limit} levels", path=where, limit=MAX_DEPTH)
+
+
 def _check_events(events: Iterable[yaml.Event], where: str) -> None:
     """Depth and number of aliases, before anything recursive touches the document."""
     depth = aliases = 0
@@ -191,7 +197,7 @@ def _check_events(events: Iterable[yaml.Event], where: str) -> None:
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
             if depth > MAX_DEPTH:
-                raise fault("yaml.depth", "nested deeper than {limit} levels", path=where, limit=MAX_DEPTH)
+                raise _too_deep(where)
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
         elif isinstance(event, yaml.AliasEvent):

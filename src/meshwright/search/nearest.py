@@ -16,6 +16,7 @@ from meshwright.search.grid import Counts, evaluate_grid, sequence_parallel
 from meshwright.search.idle import idle_nodes
 from meshwright.search.rules import Level, knobs_of, rules_of
 from meshwright.search.space import Pins, make_space, mesh_grid
+from meshwright.words import integer
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
@@ -57,6 +58,11 @@ def no_legal_layout(case: Case, features: Features, options: SearchOptions, pins
     """One line for each thing that makes the grid empty: pins that nothing satisfies, the batch, or the rules that refuse most."""
     devices = case.cluster.num_devices
     pinned = {name: value for name, value in structs.asdict(pins).items() if value is not None}
+    model, tokens = case.model, case.batch.sequence_tokens
+    if model.position == "learned" and tokens > model.position_table:
+        words = "{model} has learned {most} positions: a sequence of {tokens} tokens has none beyond"
+        values = {"model": model.name, "most": integer(model.position_table), "tokens": integer(tokens)}
+        return [Message("plan.positions", words, values, path="--sequence")]
     messages: list[Message] = []
     offered: dict[str, tuple[object, ...]] = {
         "schedule": features.schedules, "zero": features.zero_stages, "recompute": features.recompute,

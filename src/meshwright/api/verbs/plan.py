@@ -121,6 +121,7 @@ def plan(request: PlanRequest, *, progress: Progress | None = None) -> PlanAnswe
     from meshwright.api.left_off import left_off
     from meshwright.api.measured_beside import against
     from meshwright.api.packed_search import any_packs, best_packs
+    from meshwright.api.unmeasured import unmeasured
     from meshwright.evidence.rows.near import closest
 
     faults = Faults()
@@ -133,7 +134,8 @@ def plan(request: PlanRequest, *, progress: Progress | None = None) -> PlanAnswe
     features = given.framework.features
     near = closest(given.case)
     if _answered(result):
-        result = replace(result, notes=(*result.notes, *left_off(given, result, options), *against(given, result, near)))
+        said = (*left_off(given, result, options), *unmeasured(given, result), *against(given, result, near))
+        result = replace(result, notes=(*result.notes, *said))
     answer = PlanAnswer(given=given, result=result, closest=near, tried=tried)
     tokens, deadline = values.get("tokens"), values.get("deadline_days")
     if compared is not None and answer.ok:
