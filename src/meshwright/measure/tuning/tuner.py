@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import numpy as np
 
 from meshwright.evidence.fit.likeness import likeness
+from meshwright.measure.chooser import Named
 from meshwright.measure.tuning.running import Ran, Running, running
 from meshwright.measure.tuning.scales import Scales, covariance, shipped_scales
 from meshwright.measure.tuning.steps import NOISE, Steps, expected_improvement, update
@@ -24,14 +25,6 @@ if TYPE_CHECKING:
     from meshwright.measure.tuning.beliefs import Beliefs
 
     Floats = NDArray[np.float64]
-
-
-class Named(Protocol):
-    """What is chosen from: a label names it."""
-
-    @property
-    def label(self) -> str:
-        """Its name; two of one label are one."""
 
 
 Candidate = TypeVar("Candidate", bound=Named)
