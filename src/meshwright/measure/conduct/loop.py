@@ -211,7 +211,8 @@ class Conductor:
             return stepped
         best = self.best[1] if self.best is not None else None
         why, said = each.due(now, best)
-        if why and each.look(now, at_once=True):  # what it has printed since it was last read counts
+        if why:  # what it has printed since it was last read counts
+            each.look(now, at_once=True)
             why, said = each.due(now, best)
         if not why and over:
             why, said, self.stopped = "budget", over, over
