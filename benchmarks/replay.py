@@ -29,9 +29,10 @@ import numpy as np
 
 from benchmarks.left_out import kept
 from benchmarks.replay_cells import LEARNT_FROM, SCHEMES, HeldOut, code, held_out_cells
-from meshwright.measure.tuning.learning import learn, within
+from meshwright.measure.chooser import Listed
+from meshwright.measure.tuning.learning import learn
 from meshwright.measure.tuning.replay import Replayed, grid_order, replayed, trials_to_near, words_of
-from meshwright.measure.tuning.samplers import Optuna, Ordered, shuffled
+from meshwright.measure.tuning.samplers import Optuna, shuffled
 from meshwright.measure.tuning.scales import FILE, Scales
 from meshwright.measure.tuning.tuner import Tuner
 
@@ -61,7 +62,7 @@ def learnt(cells: Sequence[HeldOut], cache: Path, without: str = "") -> Scales:
     name = _digest(code("learning", "scales", "steps", "running", "beliefs"), without, *(_of(each.known) for each in cells))
 
     def found() -> Scales:
-        return learn([within(each.seen) for each in cells if each.scheme == SCHEMES[0] and each.model != without])
+        return learn([each.seen for each in cells if each.scheme == SCHEMES[0] and each.model != without])
 
     scales: Scales = kept(cache / f"scales-{name}.pickle", found)
     return scales
@@ -135,9 +136,9 @@ def _digest(*words: str) -> str:
 
 BELIEVED = "the order believed first"
 WAYS: dict[str, Callable[[HeldOut, int], Any]] = {
-    BELIEVED: lambda each, _: Ordered(
+    BELIEVED: lambda each, _: Listed(
         [each.cell.candidates[index] for index in np.argsort(each.known.expected_s, kind="stable")]),
-    "grid": lambda each, _: Ordered(grid_order(each.cell)),
+    "grid": lambda each, _: Listed(grid_order(each.cell)),
     "random": lambda each, seed: shuffled(each.cell.candidates, seed),
     "Optuna TPE": lambda each, seed: Optuna(each.cell.candidates, words_of(each.known), "tpe", seed),
     "Optuna GP": lambda each, seed: Optuna(each.cell.candidates, words_of(each.known), "gp", seed),

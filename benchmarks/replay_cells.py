@@ -67,7 +67,8 @@ def held_out_cells(cache: Path, least: int) -> list[HeldOut]:
     found = []
     for cell in wanted:
         for scheme in SCHEMES if cell.measured >= LEAST_MEASURED else SCHEMES[:1]:
-            name = cache / f"beliefs-{left_out.stamp}-{sha256(cell.id.encode()).hexdigest()[:12]}-{scheme}.pickle"
+            own = sha256(cell.id.encode()).hexdigest()[:12]
+            name = cache / f"beliefs-{left_out.stamp}-{code('beliefs')[:8]}-{own}-{scheme}.pickle"
 
             def believed(cell: RecordedCell = cell, scheme: str = scheme) -> Beliefs:
                 print(f"without {scheme}: {cell.id}", file=sys.stderr)

@@ -27,9 +27,12 @@ LAST = {
                 "OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=600000) ran for 600029 milliseconds before timing out.",
     "preempted": "slurmstepd: error: *** STEP 12.0 ON n1 CANCELLED AT 2026-01-01T00:00:00 DUE TO PREEMPTION ***",
     "user": "pretrain_gpt.py: error: unrecognized arguments: --foo",
+    "task-killed": "srun: error: node1: task 3: Killed",
     "rank-killed": "  exitcode  : -9 (pid: 17)\n  traceback : Signal 9 (SIGKILL) received by PID 17\n"
                    "torch.distributed.elastic.multiprocessing.errors.ChildFailedError:",
 }
+WAITS = {"half": "oom", "alone": "task-killed"}
+"""One rank has died, and says so or has it said; the others wait for it."""
 STEPS, PACE_S = 9, 0.005
 
 
@@ -63,9 +66,9 @@ def _end(kind: str) -> int | None:
     if kind in LAST:
         print(LAST[kind], flush=True)
         return 1
-    if kind in ("hang", "stubborn", "half"):
-        if kind == "half":  # one rank has died and says so, the others wait for it
-            print(LAST["oom"], flush=True)
+    if kind in ("hang", "stubborn", *WAITS):
+        if kind in WAITS:
+            print(LAST[WAITS[kind]], flush=True)
         if kind == "stubborn":
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
         time.sleep(1000)

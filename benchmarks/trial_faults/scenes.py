@@ -192,6 +192,7 @@ SCENES = (
     Scene("out of memory", ("oom",), "oom", share=2),
     Scene("out of memory, others wait", ("half",), "oom", share=2),
     Scene("rank killed", ("killed", "rank-killed"), "node", attempts=3, share=2),
+    Scene("rank killed, others wait", ("alone",), "node", attempts=3, share=1),
     Scene("hang in a collective", ("hang", "stubborn", "chatty", "watchdog"), "hang", share=4),
     Scene("hang at start", ("silent",), "hang", share=1),
     Scene("communication", ("nccl",), "nccl", attempts=3, share=1),

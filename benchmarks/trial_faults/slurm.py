@@ -112,6 +112,7 @@ def limited(scene: Scene, place: Path, rng: random.Random, name: str) -> Result:
 SCENES = (
     Scene("out of memory", ("oom", "half"), "oom", share=3),
     Scene("rank killed", ("killed", "rank-killed"), "node", attempts=3, share=2),
+    Scene("rank killed, others wait", ("alone",), "node", attempts=3, share=1),
     Scene("hang in a collective", ("hang", "stubborn", "chatty", "watchdog"), "hang", share=4),
     Scene("hang at start", ("silent",), "hang", share=2),
     Scene("port clash", ("clash",), "nccl", attempts=3, share=1),

@@ -12,6 +12,7 @@ from meshwright.measure.outcome import Outcome
 ENDS = {
     "ok": ("ok", 1), "oom": ("oom", 1), "clash": ("nccl", 3), "silent": ("hang", 1), "stubborn 50 6 3": ("hang", 1),
     "exits": ("user", 1), "garbage": ("parse", 1), "ok 0": ("parse", 1), "nan": ("user", 1), "diverging": ("user", 1),
+    "half": ("oom", 1), "alone": ("node", 3),
 }
 
 

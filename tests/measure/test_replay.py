@@ -15,9 +15,10 @@ from meshwright.api.legality import ANY_FRAMEWORK
 from meshwright.errors import InputError, NoAnswerError
 from meshwright.evidence.fit.fitters import prior_fitter
 from meshwright.evidence.rows.table import read_table, shipped_path
+from meshwright.measure.chooser import Listed
 from meshwright.measure.outcome import Outcome
 from meshwright.measure.tuning.replay import RecordedCell, cell_of, cells, replayed, words_of
-from meshwright.measure.tuning.samplers import Ordered, shuffled
+from meshwright.measure.tuning.samplers import shuffled
 from meshwright.measure.tuning.tuner import Tuner
 
 MODEL, DEVICES, BATCH = "gpt-L12-h1024", "8", "64"
@@ -81,22 +82,22 @@ def test_regret_and_trials_to_a_layout_near_the_best_by_hand(cell: RecordedCell)
     by_speed = sorted((each for each in cell.candidates if each.outcome.measured), key=lambda each: each.outcome.step_s or 0.0)
     failed = [each for each in cell.candidates if not each.outcome.measured]
     known = cell.beliefs(prior_fitter().predictor, ANY_FRAMEWORK)
-    found = replayed(replace(cell, noise_ratio=0.0), known, Ordered([failed[0], by_speed[-1], by_speed[0]]))
+    found = replayed(replace(cell, noise_ratio=0.0), known, Listed([failed[0], by_speed[-1], by_speed[0]]))
     slowest, fastest = by_speed[-1].outcome.step_s or 0.0, by_speed[0].outcome.step_s or 0.0
     assert found.regret_by_trial == pytest.approx((1.0, 1.0 - fastest / slowest, 0.0))
     assert found.trials_to_near == 3
     assert found.best is by_speed[0]
     assert found.implied_failures == 0
-    assert replayed(cell, known, Ordered(failed)).best is None
-    assert replayed(cell, known, Ordered([by_speed[-1]]), onward=Ordered([*by_speed[::-1]])).trials_to_near is not None
+    assert replayed(cell, known, Listed(failed)).best is None
+    assert replayed(cell, known, Listed([by_speed[-1]]), onward=Listed([*by_speed[::-1]])).trials_to_near is not None
 
 
 def test_a_failure_that_an_earlier_one_implied_is_counted(cell: RecordedCell) -> None:
     failed = [each for each in cell.candidates if not each.outcome.measured]
     known = cell.beliefs(prior_fitter().predictor, ANY_FRAMEWORK)
     same = replace(known, terms=known.terms * 0.0)
-    assert replayed(cell, same, Ordered(failed)).implied_failures == 1
-    assert replayed(cell, same, Ordered(failed[:1])).implied_failures == 0
+    assert replayed(cell, same, Listed(failed)).implied_failures == 1
+    assert replayed(cell, same, Listed(failed[:1])).implied_failures == 0
 
 
 def test_the_tuner_against_the_cell_is_the_same_on_each_run_and_tries_nothing_twice(cell: RecordedCell) -> None:

@@ -12,13 +12,24 @@ from tuning_cases import PLAIN, Thing, drawn_beliefs, drawn_steps, ran, things
 
 from meshwright.evidence.fit.likeness import likeness
 from meshwright.measure.outcome import Outcome
+from meshwright.measure.tuning.learning import Seen, escapes
 from meshwright.measure.tuning.running import Ran, implied, running
 from meshwright.measure.tuning.scales import Scales, covariance, shipped_scales
-from meshwright.measure.tuning.steps import NOISE, expected_improvement, update
+from meshwright.measure.tuning.steps import NOISE, Luck, expected_improvement, update
 from meshwright.measure.tuning.tuner import Tuner
 
 SEEDS = st.integers(0, 10**6)
-CALM = np.zeros
+
+
+def luck(stall: np.ndarray, escape: np.ndarray | None = None, chance: float = 0.0) -> Luck:
+    """Of trials that may stall, or escape."""
+    return Luck(stall=stall, escape=np.zeros_like(stall) if escape is None else escape, chance=chance)
+
+
+def calm(count: int) -> Luck:
+    """Nothing becomes of any."""
+    return luck(np.zeros(count))
+
 
 
 def conditioned_by_hand(mean: np.ndarray, prior: np.ndarray, at: list[int], told: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -41,7 +52,7 @@ def test_without_stalls_the_posterior_is_gaussian_conditioning(seed: int, count:
     known = drawn_beliefs(seed)
     prior, told = covariance(known, PLAIN), np.log(drawn_steps(known, PLAIN, seed))
     at = np.random.default_rng(seed).permutation(len(known))[:count].tolist()
-    found = update(known.log_step, prior, at, told[at], np.full(count, NOISE), CALM(count), 1e12)
+    found = update(known.log_step, prior, at, told[at], np.full(count, NOISE), calm(count), 1e12)
     mean, own = conditioned_by_hand(known.log_step, prior, at, told[at])
     np.testing.assert_allclose(found.mean, mean, atol=1e-8)
     np.testing.assert_allclose(found.covariance, own, atol=1e-8)
@@ -56,27 +67,69 @@ def test_a_prior_is_positive_semidefinite_and_a_trial_never_widens_what_is_belie
     at = [0, 3, 5]
     for count in (1, 2, 3):
         told = np.log(drawn_steps(known, scales, seed))[at[:count]]
-        found = update(known.log_step, prior, at[:count], told, np.full(count, NOISE), CALM(count), scales.cells)
+        found = update(known.log_step, prior, at[:count], told, np.full(count, NOISE), calm(count), scales.cells)
         assert (np.diag(found.covariance) <= np.diag(prior) * (1.0 + 1e-6)).all()
         assert all(found.covariance[each, each] <= NOISE**2 * 1.001 for each in at[:count])
 
 
 def test_one_stall_among_good_predictions_moves_its_neighbours_hardly_and_is_told_as_one() -> None:
     known = drawn_beliefs(4, spread=0.05)
-    prior, scales = covariance(known, replace(PLAIN, trouble=0.05)), np.full(4, 0.05)
+    prior, may = covariance(known, replace(PLAIN, trouble=0.05)), luck(np.full(4, 0.05))
     told = known.log_step[:4] + np.array([0.0, 0.01, -0.01, 1.5])
-    found = update(known.log_step, prior, [0, 1, 2, 3], told, np.full(4, NOISE), scales, 10.0)
+    found = update(known.log_step, prior, [0, 1, 2, 3], told, np.full(4, NOISE), may, 10.0)
     assert found.stalled[3] > 0.99
     assert found.stalled[:3].max() < 0.05
     assert np.abs(found.mean[4:] - known.log_step[4:]).max() < 0.05
-    faster = update(known.log_step, prior, [0], known.log_step[:1] - 1.5, np.full(1, NOISE), np.full(1, 0.05), 10.0)
+    faster = update(known.log_step, prior, [0], known.log_step[:1] - 1.5, np.full(1, NOISE), luck(np.full(1, 0.05)), 10.0)
     assert faster.stalled[0] < 0.05, "a run that is faster than expected did not stall"
+
+
+def test_one_run_that_escapes_a_stall_moves_its_neighbours_hardly_and_is_told_as_one() -> None:
+    known = drawn_beliefs(4, spread=0.05)
+    prior, escape = covariance(known, PLAIN), np.array([0.0, 0.0, 0.0, -1.4])
+    told = known.log_step[:4] + np.array([0.0, 0.01, -0.01, -1.5])
+    found, blind = (
+        update(known.log_step, prior, [0, 1, 2, 3], told, np.full(4, NOISE), luck(np.zeros(4), escape, chance), 10.0)
+        for chance in (0.03, 0.0)
+    )
+    assert found.aside[3] > 0.99
+    assert found.aside[:3].max() == 0.0 and found.stalled.max() == 0.0
+    assert np.abs(found.mean[4:] - known.log_step[4:]).max() < 0.05
+    assert np.abs(blind.mean[4:] - known.log_step[4:]).max() > 0.15, "without it, one lucky run is taken for what all may do"
+
+
+@given(SEEDS, st.floats(0.01, 0.3))
+@settings(max_examples=25)
+def test_what_may_escape_is_tried_before_what_is_surely_no_better_and_is_no_reason_to_go_on(seed: int, chance: float) -> None:
+    steps = np.array([0.0, 0.2, 0.21])
+    plain = drawn_beliefs(seed, count=3, spread=0.01)
+    known = replace(plain, log_step=steps, escape=np.array([0.0, 0.0, -1.0]), by=np.zeros((3, 3)))
+    scales = replace(PLAIN, escape=chance)
+    tuner, blind = (Tuner(things(known), known, each, stop_probability=0.0) for each in (scales, PLAIN))
+    for each in (tuner, blind):
+        assert each.ask() == Thing("layout 0")
+        each.tell(Thing("layout 0"), ran(1.0))
+        assert each.prospect.probability_better < 0.05
+    assert tuner.prospect == blind.prospect
+    assert tuner.ask() == Thing("layout 2")
+    assert blind.ask() == Thing("layout 1")
+    tuner.tell(Thing("layout 2"), ran(float(np.exp(0.21 - 1.0))))
+    assert tuner.prospect.probability_better < 0.05, "what escaped is measured against as it was measured"
+
+
+def test_the_chance_to_escape_is_counted_over_the_runs_that_can() -> None:
+    known = replace(drawn_beliefs(3), escape=np.where(np.arange(12) < 6, -1.0, 0.0))
+    at = np.arange(12)
+    step = known.log_step + np.where((at == 2) | (at == 8), -0.9, 0.1)
+    cell = Seen(known=known, at=at, log_step=step, failed=np.zeros(0, dtype=np.int64))
+    assert escapes([cell]) == pytest.approx(2.0 / 8.0)
+    assert escapes([]) == 0.5
 
 
 def test_a_cell_that_is_off_as_a_whole_is_told_from_one_whose_trials_stall() -> None:
     known = replace(drawn_beliefs(6, count=12, spread=0.1), words=np.eye(12, 11) * 9.0)
     scales = replace(shipped_scales(), common=0.05, physics=0.0)
-    prior, trouble = covariance(known, scales), np.full(4, 0.03)
+    prior, trouble = covariance(known, scales), luck(np.full(4, 0.03))
     for misses, shift in (((0.9, 0.95, 0.88, 0.92), 0.9), ((0.0, 0.02, 1.4, -0.03), 0.0)):
         told = known.log_step[:4] + np.array(misses)
         found = update(known.log_step, prior, [0, 1, 2, 3], told, np.full(4, NOISE), trouble, scales.cells, 0.0125)
@@ -91,7 +144,7 @@ def test_a_cell_whose_predictions_hold_is_trusted_more_and_one_where_they_do_not
     widths = []
     for miss in (0.0, 1.0, 3.0):
         told = known.log_step[at] + miss * np.sqrt(np.diag(prior))[at] * np.array([1, -1, 1, -1, 1, -1])
-        found = update(known.log_step, prior, at, told, np.full(6, NOISE), CALM(6), 8.0)
+        found = update(known.log_step, prior, at, told, np.full(6, NOISE), calm(6), 8.0)
         widths.append(float(np.diag(found.covariance)[6:].sum()))
     assert widths == sorted(widths)
     assert widths[0] < widths[1] < widths[2]

@@ -14,7 +14,7 @@ from meshwright.measure.tuning.steps import NOISE
 
 PLAIN = Scales(
     common=0.3, physics=0.2, alike=0.8, reach=2.0, own=0.4, cells=1e6, shifted=0.0, trouble=0.0, trouble_growth=1.0,
-    trouble_reach=2.0, trouble_weight=2.0, need_common=0.4,
+    trouble_reach=2.0, trouble_weight=2.0, escape=0.0, need_common=0.4,
 )
 """Nothing stalls, and cells do not differ: exactly Gaussian."""
 
@@ -31,7 +31,7 @@ def drawn_beliefs(seed: int, count: int = 12, *, spread: float = 0.1, need: floa
     dice = np.random.default_rng(seed)
     return Beliefs(
         log_step=dice.normal(0.0, 0.3, count), spread=np.full(count, spread), by=dice.normal(0.0, 0.1, (count, 3)),
-        by_new=np.zeros((count, 3)), words=dice.integers(0, 4, (count, len(KNOBS))).astype(float),
+        escape=np.zeros(count), by_new=np.zeros((count, 3)), words=dice.integers(0, 4, (count, len(KNOBS))).astype(float),
         log_need=need + dice.normal(0.0, 0.2, count), log_shown=np.full(count, 24.0), terms=dice.uniform(1.0, 9.0, (count, 6)),
         memory_width=0.05, failures=failures, legal=np.ones(count, dtype=bool),
     )

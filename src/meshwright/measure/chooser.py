@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -72,22 +72,33 @@ class Chooser(Protocol):
         """Why nothing more is asked for, in one sentence; empty while there is something, or where all has been run."""
 
 
-class Listed:
+class Named(Protocol):
+    """What is chosen from: a label names it."""
+
+    @property
+    def label(self) -> str:
+        """Its name; two of one label are one."""
+
+
+One = TypeVar("One", bound=Named)
+
+
+class Listed(Generic[One]):
     """A fixed list, in its order."""
 
-    def __init__(self, candidates: Iterable[Candidate]) -> None:
+    def __init__(self, candidates: Iterable[One]) -> None:
         """Each label once, the first of its name."""
         self._left = {each.label: each for each in candidates}
 
-    def ask(self) -> Candidate | None:
+    def ask(self) -> One | None:
         """The next of the list."""
         return self._left.pop(next(iter(self._left))) if self._left else None
 
-    def take(self, candidate: Candidate) -> None:
+    def take(self, candidate: One) -> None:
         """It is not the list's any more."""
         self._left.pop(candidate.label, None)
 
-    def tell(self, candidate: Candidate, outcome: Outcome) -> None:
+    def tell(self, candidate: One, outcome: Outcome) -> None:
         """Nothing is learnt from an outcome."""
 
     @property

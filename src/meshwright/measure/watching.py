@@ -11,7 +11,7 @@ from meshwright.domain.observed.steady import steady, time_of
 from meshwright.engine.profile.statistics import median_interval
 from meshwright.errors import InputError
 from meshwright.measure.trial import OUTPUT, RECORD
-from meshwright.readers.endings import CAUSE, ended, late
+from meshwright.readers.endings import BY_SIGNAL, CAUSE, ended, late
 from meshwright.readers.formats import observe
 from meshwright.readers.signs import by_id
 
@@ -48,6 +48,8 @@ class Seen:
     """Why its speed counts for nothing: a loss that is no number, or diverges."""
     dying: str = ""
     """The line of a rank that says why it ends; others may hang on."""
+    killed: str = ""
+    """The line of a launcher that says that a signal has ended a process: why others hang, where they do."""
 
     def ending(self, exit_status: int | None) -> Ending:
         """How it ended, where it has."""
@@ -68,7 +70,7 @@ def seen(folder: Path) -> Seen:
     memory += [each for log in devices for rank in log.memory if (each := rank.max_reserved_bytes or rank.max_allocated_bytes)]
     return Seen(
         logs=logs, steps=len(best.steps), steps_s=times, step_s=median(times) if times else None, interval_s=interval,
-        memory_bytes=max(memory, default=None), broken=_broken(logs, best), dying=_dying(logs),
+        memory_bytes=max(memory, default=None), broken=_broken(logs, best), dying=_dying(logs), killed=_killed(logs),
     )
 
 
@@ -132,6 +134,10 @@ def _dying(logs: tuple[RunLog, ...]) -> str:
             if rule.ends not in ("", "ok") and rule.weight >= CAUSE and late(sign, log) and _behind_a_step(sign, log):
                 return sign.text
     return ""
+
+
+def _killed(logs: tuple[RunLog, ...]) -> str:
+    return next((sign.text for log in logs for sign in log.signs if sign.id in BY_SIGNAL and late(sign, log)), "")
 
 
 def _behind_a_step(sign: Sign, log: RunLog) -> bool:

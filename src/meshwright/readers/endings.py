@@ -14,7 +14,9 @@ from meshwright.domain.observed.ending import Status
 from meshwright.readers.signs import by_id
 
 CAUSE, MAYBE = 3, 2
-FAILED, CANCELLED = frozenset({"elastic.failed", "program.killed", "program.signal"}), "job.cancelled"
+BY_SIGNAL = frozenset({"program.killed", "program.signal"})
+"""That a signal has ended a process, as its launcher says it: those that wait for it wait on."""
+FAILED, CANCELLED = BY_SIGNAL | {"elastic.failed"}, "job.cancelled"
 """That a process has failed, as its launcher says it; and that whoever runs the job has ended it."""
 STEPS_AFTER = 2
 """Steps that other ranks may still print behind the words of the one that failed; a run that goes on longer survived them."""

@@ -195,7 +195,7 @@ def conduct(
             interrupted = True
         return Conducted(
             attempts=tuple(store.attempts(given.key)), stopped=conductor.stopped, interrupted=interrupted,
-            device_s=conductor.device_s, aside=dict(conductor.nodes.aside),
+            device_s=conductor.device_s, aside=dict(conductor.started.nodes.aside),
         )
 
 

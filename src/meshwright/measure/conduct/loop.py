@@ -1,36 +1,32 @@
-"""The loop: candidates become trials, trials become outcomes, outcomes are kept and told."""
+"""The loop: candidates become trials (``starting``), trials become outcomes, outcomes are kept and told."""
 
 from __future__ import annotations
 
 import time
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from meshwright.errors import MeshwrightError, fault
+from meshwright.errors import MeshwrightError
 from meshwright.measure.conduct.alike import FirstFailures
-from meshwright.measure.conduct.nodes import Nodes
 from meshwright.measure.conduct.recalled import recalled
-from meshwright.measure.conduct.running import Running
+from meshwright.measure.conduct.starting import MOST_ATTEMPTS, Due, Started
 from meshwright.measure.conduct.verdict import AGAIN, RETRIES, verdict
-from meshwright.measure.executors.base import Handed, Holds, TakesSeveral
+from meshwright.measure.executors.base import Holds
 from meshwright.measure.outcome import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
 
     from meshwright.measure.chooser import Candidate, Chooser
     from meshwright.measure.conduct.budget import Budget
+    from meshwright.measure.conduct.running import Running
     from meshwright.measure.executors.base import Executor, State
-    from meshwright.measure.store import Attempt, Claim, Store
+    from meshwright.measure.store import Attempt, Store
     from meshwright.measure.trial import Trial
 
     Told = Callable[[Mapping[str, Any]], None]
 
-MOST_ATTEMPTS = 3
-"""Of a trial that ends by what another attempt can help (``verdict.RETRIES``): on up to three sets of nodes. Our judgement."""
 EVERY_S, SLOWEST_S = 0.05, 1.0
 """Between two looks at what runs: soon after a start, and once nothing has changed for a while. Our judgement."""
 ELSEWHERE_S = 1.0
@@ -39,10 +35,6 @@ END_S = 20.0
 """How long trials may take to end when everything ends, on top of their grace: what is slower, as a job of Slurm that
 ignores the first signal may be (KillWait, 30 s unless the site says otherwise), ends all the same and is found by whoever goes on.
 Our judgement."""
-
-
-Submitted = TypeVar("Submitted")
-GONE = Outcome(status="cancelled", evidence="ended with the sweep that had started it")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,22 +52,13 @@ class Plan:
     """What the chooser chooses from: what the store knows of these is told it first."""
 
 
-class _Due(NamedTuple):
-    """A trial that is this sweep's to start."""
-
-    candidate: Candidate
-    trial: Trial
-    attempt: Attempt
-
-
 class Conductor:
     """Runs what a chooser asks for, on an executor, into a store."""
 
     def __init__(self, plan: Plan, chooser: Chooser, executor: Executor, store: Store, told: Told | None = None) -> None:
         """``told`` is called with an event for everything that happens: ``event`` says what, ``at`` when."""
         self.plan, self.chooser, self.executor, self.store = plan, chooser, executor, store
-        self.running: list[Running] = []
-        self.nodes = Nodes()
+        self.started = Started(plan.subject, executor, store, self._tell)
         self.best: tuple[str, Outcome] | None = None
         self.stopped = ""
         self._told, self._elsewhere = told, list[tuple["Candidate", float]]()
@@ -108,6 +91,11 @@ class Conductor:
         return self.stopped
 
     @property
+    def running(self) -> list[Running]:
+        """What runs now."""
+        return self.started.running
+
+    @property
     def device_s(self) -> float:
         """What this call has spent by now, running trials included."""
         now = time.monotonic()
@@ -125,25 +113,23 @@ class Conductor:
                 continue
             with suppress(MeshwrightError):  # what is wrong with it is said when it is asked for
                 trial = self.plan.trial_of(candidate)
-                claim = self._claim(candidate, trial)
+                claim = self.started.claim(candidate, trial)
                 if claim.kind == "new":
                     self.store.forget(claim.attempt)
-                elif claim.kind == "adopted" and self._adopt(candidate, trial, claim.attempt):
+                elif claim.kind == "adopted" and self.started.adopt(candidate, trial, claim.attempt):
                     self.chooser.take(candidate)
                     self._trials += 1
-                elif claim.kind == "adopted":
-                    self.store.finish(claim.attempt, GONE)
 
     def _start(self) -> None:
         """Start as many as may run at once, together where the executor takes them so."""
-        due: list[_Due] = []
+        due: list[Due] = []
         while len(self.running) + len(due) < self.plan.at_once and not self.stopped:
             self.stopped = self._over(started=True)
             candidate = None if self.stopped else self._again() or self.chooser.ask()
             if candidate is None:
                 break
             due += self._take(candidate)
-        self._submit(due)
+        self.started.submit(due)
 
     def _again(self) -> Candidate | None:
         """A trial that another sweep was running when it was asked for, to look at once more."""
@@ -154,7 +140,7 @@ class Conductor:
                 return each[0]
         return None
 
-    def _take(self, candidate: Candidate) -> list[_Due]:
+    def _take(self, candidate: Candidate) -> list[Due]:
         """A candidate that is this sweep's to run is due, or found where it runs; what is known is told."""
         try:
             trial = self.plan.trial_of(candidate)
@@ -163,96 +149,23 @@ class Conductor:
             self._tell("refused", label=candidate.label, evidence=outcome.evidence)
             self.chooser.tell(candidate, outcome)
             return []
-        claim = self._claim(candidate, trial)
+        claim = self.started.claim(candidate, trial)
         attempt = claim.attempt
         if claim.kind == "taken":
             self._elsewhere.append((candidate, time.monotonic() + ELSEWHERE_S))
         elif claim.kind == "done":
             self._know(candidate, attempt)
-        elif claim.kind == "adopted" and self._adopt(candidate, trial, attempt):
+        elif claim.kind == "adopted" and self.started.adopt(candidate, trial, attempt):
             self._trials += 1
         else:
-            if claim.kind == "adopted":
-                self.store.finish(attempt, GONE)
-                attempt = self.store.again(attempt)
             self._trials += 1
-            return [_Due(candidate, trial, attempt)]
+            return [Due(candidate, trial, self.store.again(attempt) if claim.kind == "adopted" else attempt)]
         return []
-
-    def _claim(self, candidate: Candidate, trial: Trial) -> Claim:
-        return self.store.claim(self.plan.subject, candidate.name, executor=self.executor.name, folder=trial.name, retry=AGAIN,
-                                most=MOST_ATTEMPTS)
 
     def _know(self, candidate: Candidate, attempt: Attempt) -> None:
         assert attempt.outcome is not None, "what is done has an outcome"
         self._tell("known", attempt, status=attempt.outcome.status, step_s=attempt.outcome.step_s)
         self._learn(candidate, attempt.outcome)
-
-    def _folder(self, attempt: Attempt) -> Path:
-        return self.store.folder.absolute() / attempt.folder
-
-    def _adopt(self, candidate: Candidate, trial: Trial, attempt: Attempt) -> bool:
-        folder = self._folder(attempt)
-        handle = self.executor.adopt(folder, attempt.mark, attempt.handle)
-        if handle is None:
-            return False
-        attempt = self.store.started(attempt, handle)
-        running = Running(candidate=candidate, trial=trial, attempt=attempt, handle=handle, folder=folder)
-        self.running.append(running)
-        if running.recall():  # it may have been killed between the two
-            self.executor.cancel(handle, trial.limits.grace_s)
-        self._tell("adopted", attempt, predicted_s=candidate.predicted_s)
-        return True
-
-    def _submit(self, due: Sequence[_Due]) -> None:
-        """Start attempts; claims of what could not be started are taken back."""
-        try:
-            if len(due) > 1 and isinstance(self.executor, TakesSeveral):
-                together, handed = self.executor, [self._filled(each) for each in due]
-                self._started(due, self._elsewhere_if_can(lambda avoid: together.submit_all(handed, avoid=avoid)))
-            else:
-                for each in due:
-                    alone = self._filled(each)
-                    self._started([each], [self._elsewhere_if_can(partial(self._submit_one, alone))])
-        except BaseException as error:
-            begun = {each.attempt.mark for each in self.running}
-            for each in due:
-                if each.attempt.mark not in begun:
-                    with suppress(MeshwrightError):
-                        self.store.forget(each.attempt)
-            if isinstance(error, OSError):
-                raise fault("sweep.folder", "a trial cannot be started there: {reason}",
-                            path=error.filename or str(self.store.folder), reason=error.strerror or str(error)) from None
-            raise
-
-    def _submit_one(self, handed: Handed, avoid: Sequence[str]) -> str:
-        return self.executor.submit(*handed, avoid=avoid)
-
-    def _elsewhere_if_can(self, submit: Callable[[Sequence[str]], Submitted]) -> Submitted:
-        """Start something away from nodes that were set aside; on any where the others do not suffice."""
-        try:
-            return submit(tuple(self.nodes.aside))
-        except MeshwrightError:
-            if not self.nodes.aside:
-                raise
-            found = submit(())
-        for node in self.nodes.take_back():
-            self._tell("node", node=node, evidence="is needed again: too few others are left")
-        return found
-
-    def _filled(self, due: _Due) -> Handed:
-        folder = self._folder(due.attempt)
-        due.trial.fill(folder)
-        return Handed(due.trial, folder, due.attempt.mark)
-
-    def _started(self, due: Sequence[_Due], handles: Sequence[str]) -> None:
-        """Note what an executor has started, all of it before any is noted: what runs is ended if noting fails."""
-        began = [Running(candidate=each.candidate, trial=each.trial, attempt=each.attempt, handle=handle,
-                         folder=self._folder(each.attempt)) for each, handle in zip(due, handles, strict=True)]
-        self.running += began
-        for each in began:
-            each.attempt = self.store.started(each.attempt, each.handle)
-            self._tell("started", each.attempt, folder=str(each.folder), predicted_s=each.candidate.predicted_s)
 
     def _round(self) -> bool:
         """One look at everything that runs -> whether something happened."""
@@ -298,7 +211,8 @@ class Conductor:
             return stepped
         best = self.best[1] if self.best is not None else None
         why, said = each.due(now, best)
-        if why and each.look(now, at_once=True):  # what it has printed since it was last read counts
+        if why:  # what it has printed since it was last read counts
+            each.look(now, at_once=True)
             why, said = each.due(now, best)
         if not why and over:
             why, said, self.stopped = "budget", over, over
@@ -321,11 +235,11 @@ class Conductor:
         each.attempt = self.store.finish(each.attempt, outcome, sign=found.sign)
         self._tell("ended", each.attempt, status=outcome.status, step_s=outcome.step_s, rank=outcome.rank,
                    evidence=outcome.evidence, device_s=outcome.device_s)
-        for node in self.nodes.note(ended.nodes or each.nodes, outcome):
+        for node in self.started.nodes.note(ended.nodes or each.nodes, outcome):
             self._tell("node", each.attempt, node=node, evidence=outcome.evidence)
         if retry and not self.stopped and outcome.status in RETRIES and each.attempt.attempt < MOST_ATTEMPTS:
             self._tell("retry", each.attempt, status=outcome.status)
-            self._submit([_Due(each.candidate, each.trial, self.store.again(each.attempt))])
+            self.started.submit([Due(each.candidate, each.trial, self.store.again(each.attempt))])
         else:
             self._learn(each.candidate, outcome)
         if (hopeless := self._first.note(outcome, each.folder.name)) and not self.stopped:
@@ -371,7 +285,7 @@ class Conductor:
                         try:
                             self._finish(each, retry=False)
                         except (MeshwrightError, OSError):
-                            self.running = [other for other in self.running if other is not each]
+                            self.running[:] = [other for other in self.running if other is not each]
             time.sleep(EVERY_S)
 
     def _tell(self, event: str, attempt: Attempt | None = None, **values: Any) -> None:

@@ -117,7 +117,8 @@ class Running:
     def due(self, now: float, best: Outcome | None) -> tuple[Why, str]:
         """Why it should end now, and in words; empty while it should not.
 
-        Holds:   what hangs is said to hang, also where nobody looked before its whole time was over.
+        Holds:   what hangs is said to hang, also where nobody looked before its whole time was over; not where a process was
+                 killed: the others hang for that.
         """
         if self.begun is None:
             return "", ""
@@ -129,17 +130,20 @@ class Running:
             return "dying", self.now.dying
         if not self.now.steps:
             if now - self.begun > limits.first_step_s:
-                return "hang", f"no step within {limits.first_step_s:g} s of its start"
+                return self._hangs(f"no step within {limits.first_step_s:g} s of its start")
             return late
         if self.trial.steps is not None and self.now.steps >= self.trial.steps and now - self._stepped > limits.silence_s:
             return "enough", f"did not end by itself within {limits.silence_s:g} s of its last step"
         if now - self._changed > limits.silence_s:
-            return "hang", f"silent for {limits.silence_s:g} s after step {self.now.steps}"
+            return self._hangs(f"silent for {limits.silence_s:g} s after step {self.now.steps}")
         if now - self._stepped > limits.step_s:
-            return "hang", f"no step within {limits.step_s:g} s after step {self.now.steps}"
+            return self._hangs(f"no step within {limits.step_s:g} s after step {self.now.steps}")
         if late[0] or self.now.dying:  # what a rank has died of is its class, however slow it was
             return late
         return self._decided(best)
+
+    def _hangs(self, said: str) -> tuple[Why, str]:
+        return ("dying", self.now.killed) if self.now.killed else ("hang", said)
 
     def _decided(self, best: Outcome | None) -> tuple[Why, str]:
         interval, step_s, counted = self.now.interval_s, self.now.step_s, len(self.now.steps_s)

@@ -97,7 +97,8 @@ def _how(running: Running, ours: Why, ended: Ended, now: Seen) -> tuple[Status, 
         return "cancelled", running.said, None, ""
     if ours in ("hang", "timeout"):
         return ours, running.said, None, ""
-    if ended.cause:
+    told = ours == "dying" and ended.cause and STATUS_OF[ended.cause] == "cancelled"  # it was, for what it was dying of
+    if ended.cause and not told:
         return STATUS_OF[ended.cause], ended.said or SAID_OF[ended.cause], ending.rank, ""
     if ending.status == "oom" and ending.sign in KILLED and ended.memory_kills == 0:
         return "node", ending.evidence or "killed by signal 9, and not by the kernel for memory", ending.rank, ending.sign

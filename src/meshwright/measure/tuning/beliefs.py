@@ -18,6 +18,7 @@ from meshwright.estimate.trials import FULLEST_DEVICE, evaluate_trials
 from meshwright.evidence.fit.kin import foretold
 from meshwright.evidence.fit.likeness import words
 from meshwright.evidence.fit.linear import STEP
+from meshwright.perf.stalls import memory_pressure
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,6 +40,8 @@ UNKNOWN_SPREAD = math.log(2.0)
 """Standard deviation of a prediction without a calibration: a factor of two (docs/accuracy.md, priors alone)."""
 SEEN_BY = {"all": "all", "family": "family", "framework": "framework", "cell": "cell"}
 """Level of pooling -> whose runs are counted (``domain.uncertainty.Uncertainty.seen``); the device's for all others."""
+PRESSED = 0.5
+"""Share of allocations that are retried from which the memory is why messages stall. Our judgement."""
 CERTAIN = 1e-3
 """Width, in log units, of the edge of the memory where nothing is known about the error: fits or does not."""
 
@@ -51,6 +54,9 @@ class Beliefs:
     """The predicted step."""
     spread: Floats
     """Standard deviation of the log of the measured step, from the interval of 0.9."""
+    escape: Floats
+    """Log of the share of the step that is left of a run whose pipeline messages do not stall though they should; 0 where none
+    should, or where that lies inside the interval."""
     by: Floats
     """``[n, k]``: derivative of the log step by the log of each fitted constant, times how far runs have moved it."""
     by_new: Floats
@@ -104,9 +110,11 @@ def beliefs(subjects: Sequence[Subject]) -> Beliefs:
     """
     found: list[Estimate] = []
     shown: list[float] = []
+    escape: list[float] = []
     for each in subjects:
         evaluation = evaluate(each.case, each.layout)
         found.append(estimate(each.case, each.layout, evaluation))
+        escape.append(_escape(each, found[-1], float(evaluation.time.stall_s)))
         shown.append(shown_bytes(each.case, evaluation, each.reading))
     curves = [memory_curve(each.case) for each in subjects]
     edges = [curve.edge if curve else math.log(each.case.capacity_bytes / each.case.offered_bytes)
@@ -116,6 +124,7 @@ def beliefs(subjects: Sequence[Subject]) -> Beliefs:
     seen, unseen = _derivatives(subjects)
     return Beliefs(
         log_step=np.log([each.step_s for each in found]), spread=np.array([_spread(each) for each in found]),
+        escape=np.array(escape),
         by=seen, by_new=unseen, words=np.array([words(each.layout) for each in subjects]),
         log_need=np.array(need) - np.array(edges), log_shown=np.log(shown),
         terms=np.array([_terms(each) for each in found]),
@@ -130,6 +139,24 @@ def _spread(found: Estimate) -> float:
         return UNKNOWN_SPREAD
     low, high = found.interval.step_s
     return math.log(high / low) / 2.0 / NORMAL_90
+
+
+def _escape(subject: Subject, found: Estimate, stall_s: float) -> float:
+    """``Beliefs.escape``.
+
+        log((step - what stalls) / step)
+
+    Holds:   where the host waits for every message (``Implementation.message_handshake``), and not for want of memory: an allocator
+             at its edge leaves nothing to chance.
+    Source:  the other side of ``estimate.chance.stall_of``.
+    """
+    case = subject.case
+    if not case.implementation.message_handshake or subject.layout.pipeline_parallel == 1:
+        return 0.0
+    if memory_pressure(found.memory_reserved_bytes, case.cluster.device.memory_bytes, case.calibration.constants) > PRESSED:
+        return 0.0
+    left = math.log(max(1.0 - stall_s / found.step_s, LEAST_PROBABILITY))
+    return left if left < -NORMAL_90 * _spread(found) else 0.0
 
 
 def _derivatives(subjects: Sequence[Subject]) -> tuple[Floats, Floats]:

@@ -13,7 +13,7 @@ import numpy as np
 from meshwright.evidence.fit.likeness import likeness
 from meshwright.measure.tuning.running import GRID, LOGISTIC_SD
 from meshwright.measure.tuning.scales import Scales, covariance
-from meshwright.measure.tuning.steps import NOISE, STALLED, update
+from meshwright.measure.tuning.steps import NOISE, STALLED, Steps, update
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 START = Scales(
     common=0.5, physics=0.3, alike=0.5, reach=4.0, own=0.5, cells=5.0, shifted=0.01, trouble=0.05, trouble_growth=0.5,
-    trouble_reach=2.0, trouble_weight=4.0, need_common=0.3,
+    trouble_reach=2.0, trouble_weight=4.0, escape=0.03, need_common=0.3,
 )
 STEPS = ("common", "physics", "alike", "reach", "own", "cells")
 TROUBLE = ("trouble", "trouble_growth", "trouble_reach", "trouble_weight")
@@ -58,16 +58,18 @@ def within(cell: Seen, factor: float = LOOKED_AT) -> Seen:
 
 
 def learn(cells: Sequence[Seen]) -> Scales:
-    """The scales under which the cells are most likely; each cell counts as the square root of its runs.
+    """The scales under which the cells are most likely, of each what a tuner looks at (``within``); each counts as the square root
+    of its runs.
 
     Holds:   deterministic: searches along each scale from fixed values. No cell is off as a whole by more than ``common`` says: how
              likely the next one is follows by the rule of succession, 1 / (n + 2).
     """
-    cells, found = [each for each in cells if len(each.at) >= LEAST_RUNS], START
+    found = replace(START, escape=escapes(cells))
+    cells = [each for each in map(within, cells) if len(each.at) >= LEAST_RUNS]
     for _ in range(ROUNDS):
-        stalled = [_stalled(each, found) for each in cells]
-        found = _climb(found, TROUBLE, partial(_trouble_likelihood, cells, stalled))
-        found = _climb(found, STEPS, partial(_step_likelihood, cells, stalled))
+        steps = [_steps(each, found) for each in cells]
+        found = _climb(found, TROUBLE, partial(_trouble_likelihood, cells, [each.stalled for each in steps]))
+        found = _climb(found, STEPS, partial(_step_likelihood, cells, [each.aside for each in steps]))
     shares = np.linspace(0.0, 0.95, 20)
     found = replace(found, need_common=float(max(shares, key=lambda each: _memory_likelihood(cells, float(each)))))
     return _rounded(replace(found, shifted=1.0 / (len(cells) + 2.0)))
@@ -91,16 +93,25 @@ def _climb(start: Scales, names: Sequence[str], objective: Callable[[Scales], fl
     return best
 
 
-def _stalled(cell: Seen, scales: Scales) -> Floats:
-    noise, trouble = np.full(len(cell.at), NOISE), scales.trouble_of(cell.known.spread[cell.at])
+def escapes(cells: Sequence[Seen]) -> float:
+    """How many runs whose messages should stall are nearer to the time of one whose do not, by the rule of succession."""
+    can = [cell.known.escape[cell.at] for cell in cells]
+    apart = [cell.log_step - cell.known.log_step[cell.at] for cell in cells]
+    shift, above = np.concatenate([np.zeros(0), *can]), np.concatenate([np.zeros(0), *apart])
+    free = (shift < 0.0) & (np.abs(above - shift) < np.abs(above))
+    return float((1.0 + free.sum()) / (2.0 + (shift < 0.0).sum()))
+
+
+def _steps(cell: Seen, scales: Scales) -> Steps:
+    noise, at = np.full(len(cell.at), NOISE), cell.at.tolist()
     prior = covariance(cell.known, scales)
-    return update(cell.known.log_step, prior, cell.at.tolist(), cell.log_step, noise, trouble, scales.cells).stalled
+    return update(cell.known.log_step, prior, at, cell.log_step, noise, scales.luck_of(cell.known, at), scales.cells)
 
 
-def _step_likelihood(cells: Sequence[Seen], stalled: Sequence[Floats], scales: Scales) -> float:
-    """Of the runs that did not stall, and of the stalled ones as any factor up to ``STALLED``."""
+def _step_likelihood(cells: Sequence[Seen], aside: Sequence[Floats], scales: Scales) -> float:
+    """Of the runs that took what their layouts mostly do, and of the others as any factor up to ``STALLED``."""
     total = 0.0
-    for cell, held in zip(cells, stalled, strict=True):
+    for cell, held in zip(cells, aside, strict=True):
         kept = cell.at[held < 0.5]
         residual = cell.log_step[held < 0.5] - cell.known.log_step[kept]
         root = np.linalg.cholesky(covariance(cell.known, scales)[np.ix_(kept, kept)] + NOISE**2 * np.eye(len(kept)))

@@ -1,4 +1,4 @@
-"""Other ways to choose the next candidate, to be compared with: chance, a fixed order, and Optuna's samplers by ask and tell."""
+"""Other ways to choose the next candidate, to be compared with: chance, and Optuna's samplers by ask and tell."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Generic
 
 from meshwright.errors import Message, NoAnswerError
+from meshwright.measure.chooser import Listed
 from meshwright.measure.tuning.tuner import Candidate
 
 if TYPE_CHECKING:
@@ -20,37 +21,9 @@ if TYPE_CHECKING:
 SAMPLERS = ("model", "tpe", "gp", "random")
 
 
-class Ordered(Generic[Candidate]):
-    """Candidates in an order that nothing changes."""
-
-    def __init__(self, candidates: Iterable[Candidate]) -> None:
-        self._left = {each.label: each for each in candidates}
-
-    def ask(self) -> Candidate | None:
-        """The next one."""
-        return self._left.pop(next(iter(self._left))) if self._left else None
-
-    def take(self, candidate: Candidate) -> None:
-        """It is run though nobody has asked for it now."""
-        self._left.pop(candidate.label, None)
-
-    def tell(self, candidate: Candidate, outcome: Outcome) -> None:
-        """Nothing is learnt."""
-
-    @property
-    def enough(self) -> bool:
-        """It is tried to its end."""
-        return False
-
-    @property
-    def stopped(self) -> str:
-        """It has no reason to stop before its end."""
-        return ""
-
-
-def shuffled(candidates: Sequence[Candidate], seed: int) -> Ordered[Candidate]:
+def shuffled(candidates: Sequence[Candidate], seed: int) -> Listed[Candidate]:
     """Candidates by chance, the same for a seed."""
-    return Ordered(random.Random(seed).sample(candidates, len(candidates)))
+    return Listed(random.Random(seed).sample(candidates, len(candidates)))
 
 
 class Optuna(Generic[Candidate]):

@@ -6,6 +6,7 @@ that is tuned.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from meshwright.evidence.fit.likeness import likeness
 from meshwright.measure.tuning.beliefs import Beliefs
+from meshwright.measure.tuning.steps import Luck
 from meshwright.readers.safe import load_yaml, require_mapping
 from meshwright.readers.structure import make_converter, structure
 
@@ -50,12 +52,18 @@ class Scales:
     """Doublings over which trouble is shared."""
     trouble_weight: float
     """Runs that the share of trouble counts as."""
+    escape: float
+    """Probability that a run whose pipeline messages should stall takes the time of one whose do not."""
     need_common: float
     """Share of the variance of the needed memory that all layouts of a cell have in common."""
 
     def trouble_of(self, interval: Floats) -> Floats:
         """Probability of trouble before any trial, by the standard deviation of the interval; one half at most."""
         return np.asarray(np.minimum(self.trouble * np.power(interval / TYPICAL, self.trouble_growth), 0.5))
+
+    def luck_of(self, known: Beliefs, at: Sequence[int]) -> Luck:
+        """What may become of trials of some candidates beside what they mostly take."""
+        return Luck(stall=self.trouble_of(known.spread[at]), escape=known.escape[at], chance=self.escape)
 
 
 @cache

@@ -1,4 +1,4 @@
-"""The posterior over step times: Gaussian, with trials that stalled set aside as far as they did."""
+"""The posterior over step times: Gaussian, with trials that stalled, or escaped a stall, set aside as far as they did."""
 
 from __future__ import annotations
 
@@ -34,29 +34,53 @@ class Steps:
     covariance: Floats
     stalled: Floats
     """Probability that each trial stalled, in the order told."""
+    aside: Floats
+    """Probability that each trial took another time than its layout mostly does: it stalled, or it escaped."""
     degrees: float
     """Degrees of freedom of the Student-t that the covariance is the scale of."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Luck:
+    """What may have become of each trial beside what its layout mostly takes."""
+
+    stall: Floats
+    """Probability that it stalls before it has run."""
+    escape: Floats
+    """``Beliefs.escape`` of its layout."""
+    chance: float
+    """Probability that it escapes, where it can (``Scales.escape``)."""
+
+    @property
+    def escapes(self) -> Floats:
+        """Probability that each escapes before it has run."""
+        return np.where(self.escape < 0.0, self.chance, 0.0)
+
+    @property
+    def any(self) -> bool:
+        """Whether anything may have become of any."""
+        return bool(self.stall.any() or self.escapes.any())
+
+
 def update(
-    mean: Floats, covariance: Floats, at: Sequence[int], log_step: Floats, noise: Floats, trouble: Floats, degrees: float,
+    mean: Floats, covariance: Floats, at: Sequence[int], log_step: Floats, noise: Floats, luck: Luck, degrees: float,
     shifted: float = 0.0,
 ) -> Steps:
     """Condition on measured steps; with probability ``shifted`` all predictions of the cell are off by one factor.
 
         p = (1 - shifted) N(m, C) + shifted N(m, C + log(2)^2 1 1^T),   each conditioned and weighed by its evidence
 
-    Shapes:  ``[n]``, ``[n, n]``, trials ``[t]``; ``trouble`` beside the trials.
+    Shapes:  ``[n]``, ``[n, n]``, trials ``[t]``; ``luck`` beside the trials.
     Units:   log units.
     Holds:   mean and covariance are those of the mixture.
     """
     index = np.array(at, dtype=np.int64)
     if not len(index):
-        return Steps(mean, covariance, np.zeros(0), degrees)
-    found, evidence = conditioned(mean, covariance, index, log_step, noise, trouble, degrees)
+        return Steps(mean, covariance, np.zeros(0), np.zeros(0), degrees)
+    found, evidence = conditioned(mean, covariance, index, log_step, noise, luck, degrees)
     if shifted <= 0.0:
         return found
-    other, unlike = conditioned(mean, covariance + SHIFT**2, index, log_step, noise, trouble, degrees)
+    other, unlike = conditioned(mean, covariance + SHIFT**2, index, log_step, noise, luck, degrees)
     odds = math.log(shifted / (1.0 - shifted)) + unlike - evidence
     share = 1.0 / (1.0 + math.exp(min(max(-odds, -60.0), 60.0)))
     apart = other.mean - found.mean
@@ -65,55 +89,65 @@ def update(
         covariance=np.asarray(
             (1.0 - share) * found.covariance + share * other.covariance + share * (1.0 - share) * np.outer(apart, apart)
         ),
-        degrees=found.degrees,
+        degrees=found.degrees, aside=np.asarray(found.aside + share * (other.aside - found.aside)),
     )
 
 
 def conditioned(
-    mean: Floats, covariance: Floats, index: NDArray[np.int64], log_step: Floats, noise: Floats, trouble: Floats, degrees: float
+    mean: Floats, covariance: Floats, index: NDArray[np.int64], log_step: Floats, noise: Floats, luck: Luck, degrees: float
 ) -> tuple[Steps, float]:
     """What trials say of all candidates, and the log of how likely they are.
 
-        m' = m + K_a S^-1 (y - m_a),   C' = b (C - K_a S^-1 K_a^T),   S = K_aa + diag(noise^2 / (1 - stalled))
+        m' = m + K_a S^-1 (y - m_a),   C' = b (C - K_a S^-1 K_a^T),   S = K_aa + diag(noise^2 / (1 - aside))
         b = (nu + (y - m_a)^T S^-1 (y - m_a)) / (nu + t)
 
     Symbols: a the t trials; nu ``degrees``; b how much worse the predictions of this cell are than those of others, as its trials
-             show; stalled the probability that a trial took longer than the layout need: q u / (q u + (1 - q) N(e; v)), with q the
-             ``trouble``, e its distance above what the other trials let expect, v that expectation's variance, u 1 / ``STALLED``
-             for e above 0.
+             show; aside the probability that a trial took another time than its layout mostly does (``set_aside``), by its distance
+             above what the other trials let expect and that expectation's variance.
     Units:   log units.
-    Holds:   without stalls and with endless ``degrees`` exactly Gaussian conditioning.
+    Holds:   without luck and with endless ``degrees`` exactly Gaussian conditioning.
     Source:  Rasmussen and Williams 2006, (2.23), (2.30), (5.12); Student-t processes: Shah et al. 2014, lemma 3.
     """
-    stalled = np.zeros(len(index))
+    stalled = escaped = np.zeros(len(index))
     own, residual, noise2 = covariance[np.ix_(index, index)], log_step - mean[index], np.square(noise)
-    for _ in range(ROUNDS if trouble.any() else 0):
-        counted = noise2 / np.maximum(1.0 - stalled, 1e-6)
+    for _ in range(ROUNDS if luck.any else 0):
+        counted = noise2 / np.maximum(1.0 - stalled - escaped, 1e-6)
         inverse = np.linalg.inv(own + np.diag(counted))
         apart, variance = (inverse @ residual) / np.diag(inverse), 1.0 / np.diag(inverse) - counted + noise2
-        stalled = stall_probability(apart, np.maximum(variance, noise2), trouble)
-    inverse = np.linalg.inv(own + np.diag(noise2 / np.maximum(1.0 - stalled, 1e-6)))
-    ran = 1.0 - stalled
+        stalled, escaped = set_aside(apart, np.maximum(variance, noise2), luck)
+    ran = np.maximum(1.0 - stalled - escaped, 0.0)
+    inverse = np.linalg.inv(own + np.diag(noise2 / np.maximum(ran, 1e-6)))
     scale = (degrees + float(residual @ inverse @ residual)) / (degrees + float(ran.sum()))
     across = covariance[:, index]
-    kept = stalled < 0.5
+    kept = ran > 0.5
     believed = own[np.ix_(kept, kept)] + np.diag(noise2[kept])
     evidence = -0.5 * float(residual[kept] @ np.linalg.solve(believed, residual[kept])) - 0.5 * float(
         np.linalg.slogdet(2.0 * math.pi * believed)[1]
     )
-    if trouble.any():
-        evidence += float(np.where(kept, np.log1p(-trouble), np.log(trouble / STALLED)).sum())
+    if luck.any:
+        else_ = luck.stall + luck.escapes
+        evidence += float(np.where(kept, np.log1p(-else_), np.log(np.maximum(else_, 1e-300) / STALLED)).sum())
     return Steps(
-        mean=np.asarray(mean + across @ (inverse @ residual)), stalled=stalled, degrees=degrees + float(ran.sum()),
+        mean=np.asarray(mean + across @ (inverse @ residual)), stalled=stalled, aside=1.0 - ran, degrees=degrees + float(ran.sum()),
         covariance=np.asarray(scale * (covariance - across @ inverse @ across.T)),
     ), evidence
 
 
-def stall_probability(above: Floats, variance: Floats, trouble: Floats) -> Floats:
-    """That a run which took so much longer than expected stalled."""
-    normal = np.exp(-0.5 * np.square(above) / variance) / np.sqrt(2.0 * math.pi * variance)
-    stall = below(above / np.sqrt(variance)) / STALLED
-    return np.asarray(trouble * stall / (trouble * stall + (1.0 - trouble) * normal + 1e-300))
+def set_aside(above: Floats, variance: Floats, luck: Luck) -> tuple[Floats, Floats]:
+    """That runs which took so much longer than expected stalled, and that they escaped.
+
+        stalled = q u / Z,   escaped = c N(e - x; v) / Z,   Z = q u + c N(e - x; v) + (1 - q - c) N(e; v)
+
+    Symbols: q ``Luck.stall``; c ``Luck.escapes``; e ``above``; v ``variance``; x ``Luck.escape``; u 1 / ``STALLED`` for e above 0.
+    """
+    stall = luck.stall * below(above / np.sqrt(variance)) / STALLED
+    escape = luck.escapes * _normal(above - luck.escape, variance)
+    every = stall + escape + (1.0 - luck.stall - luck.escapes) * _normal(above, variance) + 1e-300
+    return np.asarray(stall / every), np.asarray(escape / every)
+
+
+def _normal(apart: Floats, variance: Floats) -> Floats:
+    return np.asarray(np.exp(-0.5 * np.square(apart) / variance) / np.sqrt(2.0 * math.pi * variance))
 
 
 def below(z: Floats) -> Floats:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import numpy as np
 
 from meshwright.evidence.fit.likeness import likeness
+from meshwright.measure.chooser import Named
 from meshwright.measure.tuning.running import Ran, Running, running
 from meshwright.measure.tuning.scales import Scales, covariance, shipped_scales
 from meshwright.measure.tuning.steps import NOISE, Steps, expected_improvement, update
@@ -24,14 +25,6 @@ if TYPE_CHECKING:
     from meshwright.measure.tuning.beliefs import Beliefs
 
     Floats = NDArray[np.float64]
-
-
-class Named(Protocol):
-    """What is chosen from: a label names it."""
-
-    @property
-    def label(self) -> str:
-        """Its name; two of one label are one."""
 
 
 Candidate = TypeVar("Candidate", bound=Named)
@@ -88,7 +81,8 @@ class Tuner(Generic[Candidate]):
 
             expected improvement x probability that it runs / cost
 
-        Holds:   the first is the plan's: the least step over the probability that it runs.
+        Holds:   the first is the plan's: the least step over the probability that it runs. A layout whose messages should stall may
+                 escape: it is tried before one that is surely no better. To go on for that is no reason (``prospect``).
         """
         left = self.left
         if not left or self.done:
@@ -138,9 +132,13 @@ class Tuner(Generic[Candidate]):
         steps, runs = self.steps_believed, self.runs.runs
         if self.best is None:
             return np.asarray(-steps.mean + np.log(np.maximum(runs, 1e-12)))
-        deviation = np.sqrt(np.maximum(np.diag(steps.covariance), 0.0))
-        gain = expected_improvement(steps.mean, deviation, math.log(self.best[1]))
-        return np.asarray(gain * runs / (self.start_s + self.steps * np.exp(steps.mean)))
+        deviation, best = np.sqrt(np.maximum(np.diag(steps.covariance), 0.0)), math.log(self.best[1])
+        chance = np.where(self.known.escape < 0.0, self.scales.escape, 0.0)
+        worth = sum(
+            share * expected_improvement(mean, deviation, best) / (self.start_s + self.steps * np.exp(mean))
+            for share, mean in ((1.0 - chance, steps.mean), (chance, steps.mean + self.known.escape))
+        )
+        return np.asarray(worth * runs)
 
     @property
     def best(self) -> tuple[int, float] | None:
@@ -149,20 +147,20 @@ class Tuner(Generic[Candidate]):
         return (min(timed)[1], min(timed)[0]) if timed else None
 
     @property
-    def _best_stalled(self) -> bool:
-        """Whether the best measured took longer than it need: what is believed of it is not what it took."""
+    def _best_aside(self) -> bool:
+        """Whether the best measured took another time than it mostly does: what is believed of it is not what it took."""
         measured = [index for index, outcome in self.told if outcome.measured]
-        return self.best is not None and bool(self.steps_believed.stalled[measured.index(self.best[0])] > 0.5)
+        return self.best is not None and bool(self.steps_believed.aside[measured.index(self.best[0])] > 0.5)
 
     @cached_property
     def steps_believed(self) -> Steps:
         """Step times after what was told."""
         timed = [(index, outcome) for index, outcome in self.told if outcome.measured]
+        at = [index for index, _ in timed]
         return update(
-            self.known.log_step, self._prior, [index for index, _ in timed],
+            self.known.log_step, self._prior, at,
             np.array([math.log(outcome.step_s or 1.0) for _, outcome in timed]), np.array([_noise(each) for _, each in timed]),
-            self.scales.trouble_of(self.known.spread[[index for index, _ in timed]]), self.scales.cells,
-            self.scales.shifted,
+            self.scales.luck_of(self.known, at), self.scales.cells, self.scales.shifted,
         )
 
     @cached_property
@@ -190,6 +188,7 @@ class Tuner(Generic[Candidate]):
             P(better) = mean over draws of 1 - prod over candidates below the mark of (1 - p_runs)
 
         Symbols: the mark is 1 % below the best measured, whose own step is drawn as far as noise leaves it open.
+        Holds:   what one run may escape by chance is not counted: the next run of that layout may not.
         Holds:   the same on each run: the draws are.
         """
         if self.best is None:
@@ -208,7 +207,7 @@ class Tuner(Generic[Candidate]):
         dice = np.random.default_rng(self.seed)
         wide = np.sqrt(steps.degrees / dice.chisquare(steps.degrees, (DRAWS, 1)))
         drawn = steps.mean[together] + wide * (dice.standard_normal((DRAWS, len(together))) @ root.T)
-        mark, drawn = (np.full((DRAWS, 1), best) if self._best_stalled else drawn[:, :1]), drawn[:, 1:]
+        mark, drawn = (np.full((DRAWS, 1), best) if self._best_aside else drawn[:, :1]), drawn[:, 1:]
         runs = runs[left]
         missed = np.where(drawn < mark + math.log1p(-BETTER), np.log1p(-np.minimum(runs, 1.0 - 1e-12)), 0.0).sum(axis=1)
         order = np.argsort(drawn, axis=1)
