@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from meshwright.domain.layout import Full, NoRecompute, Selective
 from meshwright.perf.activations import (
@@ -24,6 +24,7 @@ from meshwright.perf.operators import WorkShape, work_shape
 from meshwright.perf.parameters import padded_vocabulary
 from meshwright.perf.placement import layer_groups
 from meshwright.perf.seconds import Seconds, seconds
+from meshwright.perf.tower import TowerCosts, tower_costs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -77,6 +78,8 @@ class WorkCosts(Struct, frozen=True, kw_only=True):
     """Input of the output layer, kept until its backward."""
     hop_s: Array
     """One activation (or its gradient) to the next stage."""
+    tower: TowerCosts | None
+    """In front of the first layer; its seconds are the embedding's, too."""
 
 
 def vocabulary_rows(case: Case, tensor_parallel: Array) -> Array:
@@ -191,15 +194,22 @@ def work_costs(case: Case, settings: Settings, degrees: Degrees) -> WorkCosts:
     )
     groups = layer_groups(tp, cp, ep, etp, degrees.devices_per_stage, degrees.pipeline_parallel, case.cluster)
     vocabulary = vocabulary_rows(case, tp)
+    embedding, tower = embedding_time(case, shape, groups), None
+    if case.model.tower is not None:
+        tower = tower_costs(case.model.tower, case, degrees.microbatch_sequences, degrees.devices_per_stage)
+        embedding = structs.replace(
+            embedding, forward=embedding.forward.plus(tower.forward), backward=embedding.backward.plus(tower.backward)
+        )
     return WorkCosts(
         shape=shape,
         kinds=tuple(kind_costs(kind, case, shape, groups, settings) for kind in case.model.kinds),
-        embedding=embedding_time(case, shape, groups),
+        embedding=embedding,
         head=head_time(case, shape, groups, vocabulary),
         logits_bytes=logits_bytes(case, shape, vocabulary),
         logits_before_bytes=case.implementation.logit_bytes_before * shape.tokens * vocabulary / shape.tensor_parallel,
         head_input_bytes=2.0 * shape.shard_tokens * case.model.hidden,
         hop_s=hop_s(case, shape, groups),
+        tower=tower,
     )
 
 
