@@ -19,6 +19,7 @@ from meshwright.perf.arrays import Array, array
 from meshwright.perf.collectives import all_gather_s, point_to_point_s
 from meshwright.perf.ends import EndTime, embedding_time, head_time, logits_bytes
 from meshwright.perf.layer import LayerTime, layer_time, recompute_s
+from meshwright.perf.masked import is_masked, masked_kind, masking_bytes, with_mask
 from meshwright.perf.offload import offload_s
 from meshwright.perf.operators import WorkShape, work_shape
 from meshwright.perf.parameters import padded_vocabulary
@@ -95,7 +96,13 @@ def kind_costs(kind: LayerKind, case: Case, shape: WorkShape, groups: Groups, se
     Units:   s and bytes.
     Source:  ``perf.layer``, ``perf.activations``.
     """
+    masked, kept_mask, held_scores = is_masked(kind, case), array(0.0), array(0.0)
+    if masked:
+        chosen, kind = kind, masked_kind(kind)
+        kept_mask, held_scores = masking_bytes(chosen, case, shape)
     time = layer_time(kind, case, shape, groups, overlap=settings.overlap, context_kind=settings.context_kind)
+    if masked:
+        time = with_mask(time, chosen, case, shape)
     hidden, sequence = case.model.hidden, case.batch.sequence_tokens
     options = {
         "implementation": case.implementation, "precision": case.training.precision,
@@ -115,13 +122,14 @@ def kind_costs(kind: LayerKind, case: Case, shape: WorkShape, groups: Groups, se
     for treatment in settings.treatments:
         match treatment:
             case NoRecompute():
-                again, kept = seconds(), everything
+                again, kept = seconds(), everything + kept_mask
             case Selective(modules=modules):
                 again = recompute_s(time, modules)
                 kept = saved_bytes(kind, hidden, sequence, shape, recomputed=modules, **options)  # type: ignore[arg-type]
+                kept = kept + (0.0 if "core_attn" in modules else kept_mask)
             case Full():
                 again, kept = recompute_s(time, None), checkpoint_bytes(hidden, shape, streams=kind.streams)
-        peak = working + (everything - kept)
+        peak = working + (everything + kept_mask - kept) + held_scores
         if walked is not None:
             peak = np.maximum(peak, walked - kept)
         if case.launch.offloads:

@@ -93,7 +93,7 @@ def sequence_patches(tower: Tower, sequence_tokens: float) -> float:
 
     Symbols: r share of image tokens; s tokens of the sequence; g patches that become one token.
     Units:   patches.
-    Source:  ``domain.tower``; spatial_merge_size (Qwen), mm_tokens_per_image (Gemma 3) and pixel_shuffle_ratio (Llama 4) of transformers.
+    Source:  ``domain.tower``; transformers: spatial_merge_size (Qwen), mm_tokens_per_image (Gemma 3), pixel_shuffle_ratio.
     """
     return tower.image_ratio * sequence_tokens * tower.merged
 

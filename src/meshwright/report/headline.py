@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from meshwright.domain.estimate import Estimate
 
 UNCALIBRATED = "UNCALIBRATED"
+MASKED = "sparse attention is a mask over the scores of all pairs here, as in transformers: no pair is skipped"
 LIKELY = 0.5
 """Below it, a layout more likely than not does not run."""
 CONVENTIONS = {
@@ -35,6 +36,8 @@ def case_header(case: Case) -> Iterator[Block]:
     rows = [("model", words(Run(model.name, "strong"), parameters))]
     if said := _tower(case):
         rows.append(("", words(Run(said, "warn"))))
+    if case.implementation.masks_selection and any(each.selected_tokens is not None for each in model.attentions):
+        rows.append(("", words(Run(MASKED, "warn"))))
     if model.assumed:
         rows.append(("", words(Run(f"assumed, not published: {', '.join(model.assumed)}", "warn"))))
     nodes = f"  {plural(cluster.num_nodes, 'node')} of {cluster.devices_per_node}, {gib(case.capacity_bytes)} usable per device"
