@@ -43,7 +43,7 @@ def configuration(model: Model) -> Any:
 
 def normal(model: Model) -> Model:
     """What a configuration can say: the shape without its name and where it was read."""
-    return replace(model, name="", source="", assumed=(), architecture="")
+    return replace(model, name="", source="", assumed=(), architecture="", vision=None)
 
 
 @pytest.mark.parametrize("name", oracle_models())

@@ -21,8 +21,8 @@ from meshwright.domain.model import (
     NormKind,
     PositionEncoding,
     Side,
-    Tower,
 )
+from meshwright.domain.tower import Tower
 from meshwright.errors import Message, did_you_mean
 from meshwright.readers.limits import MAX_LAYERS, refuse_giants
 from meshwright.value import Value
@@ -109,6 +109,8 @@ class ModelRecord(Value, frozen=True, kw_only=True):
     front: tuple[Side, ...] = ()
     back: tuple[Side, ...] = ()
     tower: Tower | None = None
+    vision: Mapping[str, object] = field(default_factory=dict)
+    """``model_type``, ``architecture`` and ``vision_config`` of the multi-modal wrapper, as its file has them."""
     max_sequence: int | None = None
     architecture: str = ""
     parameters: int | None = None
@@ -249,6 +251,13 @@ def _layer_kind(record: ModelRecord, kind: KindRecord) -> LayerKind:
 
 def numbers_of(record: object, prefix: str = "") -> Iterator[tuple[str, float]]:
     """Every integer of a record with its path, and every fraction that the record itself gives."""
+    if isinstance(record, Mapping):  # a published configuration
+        for key, value in record.items():
+            if isinstance(value, Mapping):
+                yield from numbers_of(value, f"{prefix}{key}.")
+            elif isinstance(value, int | float) and not isinstance(value, bool):
+                yield f"{prefix}{key}", value
+        return
     for item in fields(record):  # type: ignore[arg-type]
         value = getattr(record, item.name)
         path = f"{prefix}{item.name}"
@@ -257,6 +266,9 @@ def numbers_of(record: object, prefix: str = "") -> Iterator[tuple[str, float]]:
         elif is_dataclass(value):
             yield from numbers_of(value, f"{path}.")
         elif isinstance(value, dict):
+            if item.name == "vision":
+                yield from numbers_of(value, f"{path}.")
+                continue
             for key, entry in value.items():
                 yield from numbers_of(entry, f"{path}.{key}.")
         elif item.name == "pattern":

@@ -23,10 +23,12 @@ from meshwright.catalog.sheets import Names, Sheet, data_path, looks_like_path, 
 from meshwright.catalog.shrinking import shrink
 from meshwright.domain.model import Model
 from meshwright.errors import InputError, Message, fault
+from meshwright.readers.fields import Fields
 from meshwright.readers.hf_config import model_from_config, read_config
 from meshwright.readers.limits import MAX_SIZE
 from meshwright.readers.safe import require_mapping
 from meshwright.readers.structure import structure
+from meshwright.readers.towers import tower_of, towers
 from meshwright.value import Value
 
 if TYPE_CHECKING:
@@ -44,6 +46,7 @@ class ConfiguredRecord(Value, frozen=True, kw_only=True):
     num_mtp_passes: int = 0
     """Runs of its multi-token-prediction layer in training, which no configuration says."""
     config: Mapping[str, object] = field(default_factory=dict)
+    vision: Mapping[str, object] = field(default_factory=dict)
 
 
 MAY_BE_ZERO = frozenset({
@@ -174,11 +177,28 @@ def _from_path(path: Path) -> Model:
 
 def _built(name: str, record: ModelRecord | ConfiguredRecord, sheet: Sheet) -> Model:
     """The model of a block of either form."""
+    where = sheet.where("models", name)
     if isinstance(record, ModelRecord):
-        return build_model(name, record, sheet)
+        return _seeing(build_model(name, record, sheet), record.vision, where)
     model = model_from_config(record.config, where=f"{sheet.where('models', name)}.config", name=name)
     passes = record.num_mtp_passes or model.num_mtp_passes
-    return replace(model, name=name, num_mtp_passes=passes, source=cited(record.source, sheet.sources), assumed=record.assumed)
+    model = replace(model, name=name, num_mtp_passes=passes, source=cited(record.source, sheet.sources), assumed=record.assumed)
+    return _seeing(model, record.vision, where)
+
+
+def _seeing(model: Model, vision: Mapping[str, object], where: str) -> Model:
+    """The model with the tower that its block holds as the wrapper's file has it."""
+    if not vision:
+        return model
+    wrapper = Fields(vision, f"{where}.vision")
+    tower = tower_of(wrapper, model.hidden, str(vision.get("architecture", "")))
+    if wrapper.faults:
+        raise InputError(wrapper.faults)
+    if tower is None:
+        raise fault("model.vision", "says nothing of a tower that is known: model_type is one of {known}, beside vision_config",
+                    path=wrapper.path, known=", ".join(towers))
+    beside = f"{tower.name} ({tower.layers} layers of {tower.hidden:,})"
+    return replace(model, vision=tower, beside=(beside,))
 
 
 def _record(sheet: Sheet, name: str) -> ModelRecord | ConfiguredRecord:
@@ -186,8 +206,13 @@ def _record(sheet: Sheet, name: str) -> ModelRecord | ConfiguredRecord:
     block = _filled(sheet, name, ())
     if isinstance(block, dict) and "config" in block:
         config = require_mapping(block["config"], f"{where}.config")
-        said = {key: value for key, value in block.items() if key != "config"}
-        return replace(structure(converter(), said, ConfiguredRecord, where=where), config=config)
+        vision = require_mapping(block.get("vision", {}), f"{where}.vision")
+        said = {key: value for key, value in block.items() if key not in ("config", "vision")}
+        return replace(structure(converter(), said, ConfiguredRecord, where=where), config=config, vision=vision)
+    vision = {}
+    if isinstance(block, dict) and "vision" in block:
+        vision = require_mapping(block["vision"], f"{where}.vision")
+        block = {key: value for key, value in block.items() if key != "vision"}
     try:
         record = structure(converter(), block, ModelRecord, where=where)
     except InputError as error:
@@ -205,7 +230,7 @@ def _record(sheet: Sheet, name: str) -> ModelRecord | ConfiguredRecord:
     faults += block_faults(record, where)
     if faults:
         raise InputError(faults)
-    return record
+    return replace(record, vision=vision)
 
 
 def _size_faults(block: object, where: str) -> Iterator[Message]:

@@ -249,6 +249,8 @@ class Implementation(Value, frozen=True, kw_only=True):
     while they are gathered."""
     offloads_shards: bool = False
     """Offload keeps fully sharded weights and gradients on the host as well, not the optimizer's states alone."""
+    masks_selection: bool = False
+    """Sparse attention is a mask over the scores of all pairs (``perf.masked``); False: kernels skip what was not chosen."""
     frees_operators: bool = False
     """What an operator kept for its backward is free before the one in front of it runs: autograd of single operators."""
     ring_backward_bytes: tuple[float, float, float] = (0.0, 0.0, 0.0)

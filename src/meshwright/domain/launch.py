@@ -52,11 +52,11 @@ AS_RECIPES = Launch()
 SETTINGS: Mapping[str, tuple[str, ...]] = {
     "graphs": ("none", "partial", "step"), "deterministic": ("off", "on"), "attention": ("named", "auto"),
     "host": ("bound", "plain"), "routing": ("balanced", "natural"), "dispatcher": ("alltoall", "flex"),
-    "checkpoints": ("device", "host"), "optimizer": ("fused", "plain"),
+    "checkpoints": ("device", "host"), "optimizer": ("fused", "plain"), "vision": ("none", "frozen", "trained"),
 }
 """Setting of a launch -> its values, as ``--launch`` takes them."""
-COUNTS: Mapping[str, int] = {"offload_layers": 10_000, "slice_tokens": 100_000_000}
-"""Settings that are whole numbers -> the most that they may be; nought is off."""
+COUNTS: Mapping[str, int] = {"offload_layers": 10_000, "slice_tokens": 100_000_000, "image_tokens": 100_000_000}
+"""Settings that are whole numbers -> the most that they may be; nought is off, or what is assumed."""
 OFFLOAD_MODULES = ("attn_norm", "qkv_linear", "core_attn", "attn_proj", "mlp_norm", "expert_fc1", "moe_act")
 """Values of ``offload_modules``, joined by ``+``: modules whose inputs the host takes; ``none`` is off."""
 NAMES: Mapping[str, tuple[str, ...]] = {"offload_modules": OFFLOAD_MODULES}
@@ -94,6 +94,10 @@ def parse_launch(text: str) -> dict[str, str]:
         raise fault(
             "launch.graph-routing", "graphs=step and routing=natural contradict each other: a graph of the whole step has no room "
             "for numbers of tokens that the host must read; try graphs=partial",
+        )
+    if found.get("vision", "none") == "none" and "image_tokens" in found:
+        raise fault(
+            "launch.images", "image_tokens={tokens} needs a tower: vision=frozen or vision=trained", tokens=found["image_tokens"],
         )
     modules = found.get("offload_modules", "none")
     if modules != "none" and found.get("offload_layers", "0") != "0":

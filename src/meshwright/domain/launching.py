@@ -6,11 +6,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from meshwright.domain.launch import OFF, SETTINGS
+from meshwright.domain.tower import HALF
+from meshwright.errors import fault
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from meshwright.domain.case import Case
+    from meshwright.domain.model import Model
 
 
 def launched(case: Case, settings: Mapping[str, str]) -> Case:
@@ -42,7 +45,37 @@ def launched(case: Case, settings: Mapping[str, str]) -> Case:
     if "offload_modules" in settings:
         modules = settings["offload_modules"]
         launch = replace(launch, offloaded_modules=() if modules == "none" else tuple(modules.split("+")))
-    return replace(case, implementation=implementation, training=training, launch=launch)
+    model = case.model if "vision" not in settings else seeing(
+        case.model, settings["vision"], int(settings.get("image_tokens", 0)), case.batch.sequence_tokens
+    )
+    if training.weights_frozen and model.tower is not None and model.tower.trained:
+        raise fault(
+            "launch.vision-adapters", "vision=trained and --task lora contradict each other: adapters leave the tower frozen")
+    return replace(case, model=model, implementation=implementation, training=training, launch=launch)
+
+
+def seeing(model: Model, vision: str, image_tokens: int, sequence_tokens: int) -> Model:
+    """The model with the tower of its file in front of it, frozen or trained, or without it.
+
+    ``image_tokens``: of every sequence; 0: half of it.
+
+    Errors:  ``InputError`` for a model that has no tower, and for more tokens of images than a sequence has.
+    """
+    tower = model.vision
+    if tower is None:
+        if vision == "none":
+            return model
+        raise fault(
+            "launch.vision", "vision={vision}: {model} has no vision tower that is described here; plan the config.json of a "
+            "multi-modal class, or describe it in YAML (tower: docs/adding-a-model.md)", vision=vision, model=model.name,
+        )
+    if vision == "none":
+        return replace(model, tower=None)
+    if image_tokens > sequence_tokens:
+        raise fault("launch.image-tokens", "image_tokens={tokens} is more than a sequence has: {sequence}",
+                    tokens=image_tokens, sequence=sequence_tokens)
+    share = image_tokens / sequence_tokens if image_tokens else HALF
+    return replace(model, tower=replace(tower, trained=vision == "trained", image_ratio=share))
 
 
 def _on(settings: Mapping[str, str], name: str, otherwise: bool) -> bool:
@@ -67,4 +100,7 @@ def settings_of(case: Case) -> dict[str, str]:
         "offload_modules": "+".join(launch.offloaded_modules) or "none",
         "offload_layers": str(launch.offloaded_layers), "slice_tokens": str(launch.slice_tokens),
     }
+    if (tower := case.model.tower) is not None and case.model.vision is not None:
+        found["vision"] = "trained" if tower.trained else "frozen"
+        found["image_tokens"] = str(round(tower.image_ratio * case.batch.sequence_tokens))
     return found | {name: value for name, value in moved.items() if value != OFF[name] or name in launch.given}

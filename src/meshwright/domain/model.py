@@ -11,6 +11,7 @@ from math import inf
 from typing import TYPE_CHECKING, Literal
 
 from meshwright.domain.mixers import GatedDelta, Mamba2, Mixer
+from meshwright.domain.tower import Tower
 from meshwright.errors import InputError, Message
 from meshwright.value import Value
 
@@ -87,6 +88,8 @@ class Attention(Value, frozen=True, kw_only=True):
     """Keys are the values, too (full attention of Gemma 4): no projection of values."""
     borrows_key_value: bool = False
     """Keys and values are those of a layer before (last layers of Gemma 3n): no projection of either."""
+    causal: bool = True
+    """False: patches of an image look at each other both ways."""
 
     @property
     def value_dim(self) -> int:
@@ -174,21 +177,6 @@ class Lookup(Value, frozen=True, kw_only=True):
     width: int
 
 
-class Tower(Value, frozen=True, kw_only=True):
-    """What turns images (or sound) into embeddings in front of the first layer; frozen unless it is ``trained``.
-
-    A trained one is counted whole on the first stage; of a frozen one nothing is (its weights are 2 bytes a parameter there), nor
-    is the time of either: how many images a step has stands in no batch.
-    """
-
-    name: str
-    layers: int
-    hidden: int
-    parameters: int
-    """All of its weights, with what projects its output to the width of the model."""
-    trained: bool = False
-
-
 NO_BLOCK = Mlp(width=0)
 """The feed-forward block of a layer that has none."""
 
@@ -269,6 +257,9 @@ class Model:
     back: tuple[Side, ...] = ()
     """Projections behind the last layer, beside the output layer."""
     tower: Tower | None = None
+    """In front of the first layer, and counted."""
+    vision: Tower | None = None
+    """The tower of its file, which is counted where a launch says so (``vision=frozen``, ``vision=trained``)."""
     beside: tuple[str, ...] = ()
     """What its file has beside the layers described here and nothing counts: towers of a multi-modal wrapper, with their sizes."""
     architecture: str = ""

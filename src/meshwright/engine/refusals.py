@@ -70,7 +70,7 @@ def _kinds(model: Model) -> Iterator[Message]:
         "several residual streams": any(kind.streams > 1 for kind in kinds),
         "projections beside its layers": any(kind.sides for kind in kinds) or bool(model.front or model.back),
         "tables beside its embedding": bool(model.lookups),
-        "a tower in front of its layers": model.tower is not None,
+        "a vision tower": model.tower is not None,
     }
     for name, there in parts.items():
         if there:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from meshwright.domain.mesh import group
 from meshwright.perf.arrays import Array, array
@@ -97,6 +97,8 @@ def state_costs(
     adapters = adapter_parameters(case, composition.layers, degrees.tensor_parallel)
     states = training_states(parameters.dense, parameters.experts, adapters, shards, case)
     precision = case.training.precision
+    still = precision.parameter_bytes * parameters.frozen / degrees.parameter_shards
+    states = structs.replace(states, parameter_bytes=states.parameter_bytes + still)
     full = degrees.parameter_shards > 1.0
     gathered = (parameters.dense_layer + parameters.expert_layer) * (2.0 * precision.gather_bytes + precision.gradient_bytes)
     gathered = gathered + parameters.ends * precision.gather_bytes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from meshwright.domain.layout import Full, NoRecompute, Selective
 from meshwright.estimate.tables import Table
@@ -20,11 +20,13 @@ from meshwright.perf.arrays import Array, array, take
 from meshwright.perf.collectives import all_gather_s, point_to_point_s
 from meshwright.perf.ends import EndTime, embedding_time, head_time, logits_bytes
 from meshwright.perf.layer import LayerTime, layer_time, recompute_s
+from meshwright.perf.masked import is_masked, masked_kind, masking_bytes, with_mask
 from meshwright.perf.offload import offload_s
 from meshwright.perf.operators import WorkShape, work_shape
 from meshwright.perf.parameters import padded_vocabulary
 from meshwright.perf.placement import layer_groups
 from meshwright.perf.seconds import Seconds, seconds
+from meshwright.perf.tower import TowerCosts, tower_costs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -81,6 +83,8 @@ class WorkCosts(Struct, frozen=True, kw_only=True):
     """Input of the output layer, kept until its backward."""
     hop_s: Array
     """One activation (or its gradient) to the next stage."""
+    tower: TowerCosts | None
+    """In front of the first layer; its seconds are the embedding's, too."""
 
 
 def vocabulary_rows(case: Case, tensor_parallel: Array) -> Array:
@@ -96,7 +100,13 @@ def kind_costs(kind: LayerKind, case: Case, shape: WorkShape, groups: Groups, se
     Units:   s and bytes.
     Source:  ``perf.layer``, ``perf.activations``.
     """
+    masked, kept_mask, held_scores = is_masked(kind, case), array(0.0), array(0.0)
+    if masked:
+        chosen, kind = kind, masked_kind(kind)
+        kept_mask, held_scores = masking_bytes(chosen, case, shape)
     time = layer_time(kind, case, shape, groups, overlap=settings.overlap, context_kind=settings.context_kind)
+    if masked:
+        time = with_mask(time, chosen, case, shape)
     hidden, sequence = case.model.hidden, case.batch.sequence_tokens
     options = {
         "implementation": case.implementation, "precision": case.training.precision,
@@ -116,13 +126,14 @@ def kind_costs(kind: LayerKind, case: Case, shape: WorkShape, groups: Groups, se
     for treatment in settings.treatments:
         match treatment:
             case NoRecompute():
-                again, kept = seconds(), everything
+                again, kept = seconds(), everything + kept_mask
             case Selective(modules=modules):
                 again = recompute_s(time, modules)
                 kept = saved_bytes(kind, hidden, sequence, shape, recomputed=modules, **options)  # type: ignore[arg-type]
+                kept = kept + (0.0 if "core_attn" in modules else kept_mask)
             case Full():
                 again, kept = recompute_s(time, None), checkpoint_bytes(hidden, shape, streams=kind.streams)
-        peak = working + (everything - kept)
+        peak = working + (everything + kept_mask - kept) + held_scores
         if walked is not None:
             peak = np.maximum(peak, walked - kept)
         if case.launch.offloads:
@@ -200,15 +211,22 @@ def work_costs(case: Case, settings: Settings, degrees: Degrees, alike: Alike | 
             return kind_costs(kind, case, shape, groups, settings)
         return Table(kind_costs(kind, case, *_ground(case, take(degrees, alike.one)), settings), len(alike.one)).take(alike.like)
 
+    embedding, tower = embedding_time(case, shape, groups), None
+    if case.model.tower is not None:
+        tower = tower_costs(case.model.tower, case, degrees.microbatch_sequences, degrees.devices_per_stage)
+        embedding = structs.replace(
+            embedding, forward=embedding.forward.plus(tower.forward), backward=embedding.backward.plus(tower.backward)
+        )
     return WorkCosts(
         shape=shape,
         kinds=tuple(map(of, case.model.kinds)),
-        embedding=embedding_time(case, shape, groups),
+        embedding=embedding,
         head=head_time(case, shape, groups, vocabulary),
         logits_bytes=logits_bytes(case, shape, vocabulary),
         logits_before_bytes=case.implementation.logit_bytes_before * shape.tokens * vocabulary / shape.tensor_parallel,
         head_input_bytes=2.0 * shape.shard_tokens * case.model.hidden,
         hop_s=hop_s(case, shape, groups),
+        tower=tower,
     )
 
 

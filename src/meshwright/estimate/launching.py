@@ -22,6 +22,9 @@ BEST = {
 }
 """Setting -> the value that costs least. Graphs: of the step, or of parts where the host must read how tokens are routed."""
 
+SEEN = frozenset({"vision", "image_tokens"})
+"""Settings that say what is trained on what: none of them is better than another."""
+
 
 class LaunchCost(Value, frozen=True, kw_only=True):
     """A setting as it is, and what it costs."""
@@ -53,6 +56,8 @@ def launch_costs(case: Case, layout: Layout) -> tuple[LaunchCost, ...]:
     given = case.launch.given
     costs = []
     for name, value in found.items():
+        if name in SEEN:
+            continue
         best = ("partial" if "routing" in found and found["routing"] == "natural" else "step") if name == "graphs" else BEST[name]
         ratio = 0.0 if value in (best, "step") else own / _step_s(launched(case, {name: best}), layout) - 1.0
         source = "given" if name in given else case.implementation.name

@@ -96,9 +96,10 @@ def activation_memory(
 ) -> ActivationMemory:
     """What the micro-batches in flight keep on every row.
 
-        saved n / V;   where the chunks of a stage are not alike max over moments of sum_v h_v saved_v
+        (saved + front) n / V;   where the chunks of a stage are not alike max over moments of sum_v h_v saved_v
 
-    Symbols: n chunks in flight under the schedule; V chunks of a stage; h_v those of chunk v at one moment of the schedule's order.
+    Symbols: n chunks in flight under the schedule; V chunks of a stage; h_v those of chunk v at one moment of the schedule's order;
+             front what a tower keeps on the first stage.
     Shapes:  ``[row]`` or ``[row, column]``.
     Units:   bytes.
     Holds:   the working set of one layer comes on top of all in flight, and what the micro-batch before leaves, where there is one.
@@ -116,6 +117,8 @@ def activation_memory(
         saved, mean = (each.reshape(len(exact), -1)[:, columns] for each in (stages.saved_bytes, in_flight))
         activations = _put(activations, columns, exact)
         in_flight = _put(in_flight, columns, np.divide(exact, saved, out=mean.copy(), where=saved > 0.0))
+    if stages.front_bytes.ndim:
+        activations = activations + stages.front_bytes * in_flight
     before = np.where(degrees.num_microbatches > 1.0, stages.before_bytes, 0.0)
     return ActivationMemory(activations=activations, transient=stages.transient_bytes + before, in_flight=in_flight)
 

@@ -12,6 +12,7 @@ from meshwright.perf.arrays import Array, array
 from meshwright.perf.parameters import (
     embedding_parameters,
     final_norm_parameters,
+    frozen_parameters,
     head_parameters,
     layer_parameters,
     mtp_parameters,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from meshwright.estimate.split import Composition
 
 Item = TypeVar("Item")
+NOTHING = array(0.0)
 
 
 class KindInputs(Struct, frozen=True, kw_only=True):
@@ -42,6 +44,13 @@ class KindInputs(Struct, frozen=True, kw_only=True):
     transient_bytes: tuple[Array, ...]
 
 
+class Front(Struct, frozen=True, kw_only=True):
+    """Bytes of a tower in front of the first layer: what it keeps, and what one of its layers holds while it runs."""
+
+    saved_bytes: Array
+    transient_bytes: Array
+
+
 class StageInputs(Struct, frozen=True, kw_only=True):
     """The sums of ``WorkCosts`` that stages are made of: few enough to be gathered for a column of stages."""
 
@@ -54,10 +63,12 @@ class StageInputs(Struct, frozen=True, kw_only=True):
     head_bytes: Array
     before_bytes: Array
     hop_s: Array
+    front: Front | None
 
 
 def stage_inputs(costs: WorkCosts) -> StageInputs:
     """Totals over causes of everything that one micro-batch costs."""
+    tower = costs.tower
     kinds = tuple(
         KindInputs(
             forward_s=kind.time.forward.total, backward_s=kind.time.backward.total, weight_s=kind.time.weight_gradient_s,
@@ -77,6 +88,7 @@ def stage_inputs(costs: WorkCosts) -> StageInputs:
         head_bytes=costs.logits_bytes + costs.head_input_bytes,
         before_bytes=costs.logits_before_bytes,
         hop_s=costs.hop_s,
+        front=None if tower is None else Front(saved_bytes=tower.saved_bytes, transient_bytes=tower.transient_bytes),
     )
 
 
@@ -136,6 +148,8 @@ class StageCosts(Struct, frozen=True, kw_only=True):
     """Largest working set while one of its layers, or the loss, runs."""
     before_bytes: Array
     """What the micro-batch before leaves behind."""
+    front_bytes: Array
+    """What a trained tower keeps, beside ``saved_bytes``; the number nought where there is no tower."""
 
 
 class StageParameters(Struct, frozen=True, kw_only=True):
@@ -148,6 +162,8 @@ class StageParameters(Struct, frozen=True, kw_only=True):
     expert_layer: Array
     ends: Array
     """Parameters of embedding, output layer and last norm on the row."""
+    frozen: Array
+    """Parameters of a frozen tower, beside all of these: weights alone."""
 
 
 def _weighted(composition: Composition, kinds: tuple[Item, ...], value: Callable[[Item, int], Array]) -> Array:
@@ -181,6 +197,9 @@ def stage_costs(inputs: StageInputs, composition: Composition) -> StageCosts:
             continue
         for index, kind in enumerate(kinds):
             transient = np.maximum(transient, np.where(counts[:, index] > 0.0, kind.transient_bytes[treatment], 0.0))
+    transient, front = np.maximum(transient, head * inputs.head_bytes), inputs.front
+    if front is not None:
+        transient = np.maximum(transient, embedding * front.transient_bytes)
     return StageCosts(
         forward_s=forward + embedding * inputs.embedding_forward_s + head * inputs.head_forward_s,
         backward_s=backward + embedding * inputs.embedding_backward_s + head * inputs.head_backward_s,
@@ -188,8 +207,9 @@ def stage_costs(inputs: StageInputs, composition: Composition) -> StageCosts:
         forward_compute_s=_weighted(composition, kinds, lambda kind, _: kind.forward_compute_s),
         backward_compute_s=_weighted(composition, kinds, lambda kind, _: kind.backward_compute_s),
         saved_bytes=_weighted(composition, kinds, lambda kind, t: kind.saved_bytes[t]),
-        transient_bytes=np.maximum(transient, head * inputs.head_bytes),
+        transient_bytes=transient,
         before_bytes=head * inputs.before_bytes,
+        front_bytes=NOTHING if front is None else embedding * front.saved_bytes,
     )
 
 
@@ -247,4 +267,7 @@ def stage_parameters(case: Case, composition: Composition, degrees: Degrees) -> 
     ends = ends + composition.embedding * array(np.asarray(front.dense)) + composition.head * array(np.asarray(back.dense))
     dense = dense + ends + composition.head * array(np.asarray(extra.dense))
     experts = experts + composition.head * array(np.asarray(extra.routed))
-    return StageParameters(dense=dense, experts=experts, dense_layer=largest_dense, expert_layer=largest_experts, ends=ends)
+    return StageParameters(
+        dense=dense, experts=experts, dense_layer=largest_dense, expert_layer=largest_experts, ends=ends,
+        frozen=composition.embedding * float(frozen_parameters(model)),
+    )

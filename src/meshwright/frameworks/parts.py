@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
     from meshwright.domain.model import Model
 
-CLASS, CORE = "class", "core"
-"""Parts that stand for every class of transformers, and for what another framework builds."""
+CLASS, CORE, TOWER = "class", "core", "vision tower"
+"""Parts that stand for every class of transformers (``class NAME``: for one), for what another framework builds, and for a tower in
+front of the layers."""
 
 
 class Builder(Struct, frozen=True, kw_only=True):
@@ -59,7 +60,7 @@ def parts_of(model: Model) -> tuple[str, ...]:
         "several residual streams": any(kind.streams > 1 for kind in kinds),
         "projections beside its layers": any(kind.sides and kind.streams == 1 for kind in kinds) or bool(model.front or model.back),
         "tables beside its embedding": bool(model.lookups),
-        "a tower in front of its layers": model.tower is not None,
+        TOWER: model.tower is not None,
     }
     return tuple(part for part, there in found.items() if there)
 
@@ -77,7 +78,7 @@ def builders() -> tuple[Builder, ...]:
 def lacking(framework: str, title: str, release: str, releases: tuple[str, ...], model: Model) -> Message | None:
     """Why a framework at a release cannot train a model, and which can; None where nothing of the model stands against it."""
     wanted = parts_of(model)
-    if not wanted:
+    if not wanted or takes_class(framework, release, releases, model):
         return None
     below, core = _below(framework, release)
     known = [row for row in builders() if row.framework == below]
@@ -102,6 +103,18 @@ def lacking(framework: str, title: str, release: str, releases: tuple[str, ...],
     )
 
 
+def class_of(model: Model) -> str:
+    """The class of transformers that has all of a model, its tower too; empty where there is none."""
+    return model.architecture if model.tower is None else model.tower.architecture
+
+
+@cache
+def takes_class(framework: str, release: str, releases: tuple[str, ...], model: Model) -> bool:
+    """Whether a framework at a release builds the model from the files of its class (Megatron-Bridge: AutoBridge)."""
+    part = f"{CLASS} {class_of(model)}"
+    return any((row.framework, row.part) == (framework, part) and _within(row, release, releases) for row in builders())
+
+
 def _below(framework: str, release: str) -> tuple[str, str]:
     """The framework that builds a framework's models, and its release; a framework's own where it does so itself."""
     cores = [row for row in builders() if (row.framework, row.part) == (framework, CORE)]
@@ -113,7 +126,7 @@ def _below(framework: str, release: str) -> tuple[str, str]:
 def _reason(part: str, known: list[Builder], release: str, releases: tuple[str, ...], model: Model) -> str:
     """What is wrong with one part; empty where nothing is."""
     if any(row.part == CLASS for row in known):
-        return "" if model.architecture else "no class of transformers is exactly this model"
+        return "" if class_of(model) else "no class of transformers is exactly this model"
     having = [row for row in known if row.part == part]
     there = next((row for row in having if _within(row, release, releases)), None)
     if there is not None:
@@ -169,6 +182,8 @@ def first_release(meant: str, releases: tuple[str, ...], trains: Callable[[str],
 
 def _builds(name: str, model: Model, release: str) -> bool:
     """Whether a framework at a release has every part of a model."""
+    if takes_class(name, release, _releases(name), model):
+        return True
     below, core = _below(name, release)
     known = [row for row in builders() if row.framework == below]
     return all(not _reason(part, known, core, _releases(below), model) for part in parts_of(model))

@@ -47,9 +47,11 @@ def core_pairs(
 
     Shapes:  sequence_tokens broadcasts.
     Units:   pairs.
-    Holds:   not ``causal``: all s^2, whatever is selected (the convention of frameworks that count so).
+    Holds:   not ``causal``: all s^2, whatever is selected (the convention of frameworks that count so); of attention that looks
+             both ways there is no other figure.
     Source:  ``attended_pairs``; DeepSeek-V3.2 (arXiv 2512.02556) section 2.1; transformers 5.23 DeepseekV4Attention.
     """
+    causal = causal and attention.causal
     window = attention.window_tokens if causal else None
     pairs = attended_pairs(sequence_tokens, window, mean_square_document_tokens, causal=causal)
     if not causal or (attention.selected_tokens is None and attention.compressed is None):

@@ -188,7 +188,7 @@ def context_s(
     Units:   s.
     Holds:   causal balanced (zigzag) sharding; the ring's step is bounded by its slowest hop.
     Source:  Liu et al. 2023 (ring attention, arXiv 2310.01889); Jacobs et al. 2023 (Ulysses, arXiv 2309.14509); Megatron-Core
-             --cp-comm-type.
+             --cp-comm-type; of sparse latent attention ``selected_width``.
     """
     if kind.mixer is not None:
         own = mixer_context_s(kind.mixer, case, shape, groups)
@@ -205,6 +205,8 @@ def context_s(
     attention, tp, cp = kind.attention, shape.tensor_parallel, shape.context_parallel
     heads = attention.num_heads / tp if attention.latent else key_value_heads(attention, tp)
     key_value = ELEMENT_BYTES * shape.tokens * heads * (attention.head_dim + attention.value_dim)
+    if attention.latent and attention.selected_tokens is not None:
+        key_value = ELEMENT_BYTES * shape.tokens * selected_width(attention)
     query_out = ELEMENT_BYTES * shape.tokens * (attention.query_width + attention.output_width) / tp
     several, again = cp > 1.0, array(0.0)
 
@@ -254,6 +256,21 @@ def context_s(
         slowdown_backward=zero,
         again=again,
     )
+
+
+def selected_width(attention: Attention) -> float:
+    """What a token hands to the other context ranks where each query looks at chosen tokens of latent attention.
+
+        kv rank + rope + d_i
+
+    Symbols: d_i width of the indexer's key, of which there is one for all heads; nought in layers that take a choice over.
+    Units:   elements.
+    Holds:   the latent is key and value for all heads (``core_attn(value=None)``); no tensor rank has a part of it.
+    Source:  Megatron-Core d98e8a64 experimental_attention_variant/absorbed_mla.py, dsa.py (cp_comm_type=allgather).
+    """
+    latent = attention.latent
+    assert latent is not None, "of latent attention"
+    return float(latent.key_value_rank + latent.rope_dim + (attention.indexer.head_dim if attention.indexer else 0))
 
 
 def mixer_context_s(mixer: Mixer, case: Case, shape: WorkShape, groups: Groups) -> Exposed:

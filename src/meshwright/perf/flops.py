@@ -17,6 +17,7 @@ from meshwright.perf.attention import (
 )
 from meshwright.perf.mixers import recurrence_flops
 from meshwright.perf.operators import head_product, index_products, layer_products, work_shape
+from meshwright.perf.tower import PASSES, tower_flops
 
 if TYPE_CHECKING:
     from meshwright.domain.model import LayerKind, Model
@@ -38,11 +39,15 @@ class SequenceFlops(Struct, frozen=True, kw_only=True):
     head: float
     indexers: tuple[float, float] = (0.0, 0.0)
     """What training of indexers takes beside passes of the above (``index_work``): trained, and frozen."""
+    tower: float = 0.0
+    """Of the images in front of it."""
+    tower_passes: float = 1.0
+    """Three where the tower is trained."""
 
     @property
     def total(self) -> float:
         """All forward FLOPs."""
-        return self.products + self.attention + self.head
+        return self.products + self.attention + self.head + self.tower
 
 
 def layer_flops(
@@ -143,7 +148,12 @@ def sequence_flops(
     )
     order = (*model.pattern, *model.mtp_kinds)
     indexers = (sum(trained[index] for index in order), sum(frozen[index] for index in order))
-    return SequenceFlops(products=products, attention=attention, head=head, indexers=indexers)
+    tower = model.tower
+    return SequenceFlops(
+        products=products, attention=attention, head=head, indexers=indexers,
+        tower=0.0 if tower is None else tower_flops(tower, sequence_tokens),
+        tower_passes=PASSES if tower is not None and tower.trained else 1.0,
+    )
 
 
 def weight_passes(*, weights_frozen: bool = False) -> float:
@@ -158,7 +168,8 @@ def weight_passes(*, weights_frozen: bool = False) -> float:
 def training_flops(forward: SequenceFlops, *, weights_frozen: bool = False) -> float:
     """Model FLOPs of forward and backward: three times the forward, or twice where weights are frozen.
 
-        6 N + attention * 3;   frozen: 4 N + attention * 3;   and what indexers take otherwise
+        6 N + attention * 3;   frozen: 4 N + attention * 3;   what indexers take otherwise, and a tower's forward once or three
+        times
 
     Units:   FLOP per sequence.
     Holds:   no recompute (that is hardware work); adapters of LoRA are below one per cent and left out.
@@ -166,4 +177,4 @@ def training_flops(forward: SequenceFlops, *, weights_frozen: bool = False) -> f
     """
     weights = forward.products + forward.head
     work = weight_passes(weights_frozen=weights_frozen) * weights + ATTENTION_PASSES * forward.attention
-    return work + forward.indexers[weights_frozen]
+    return work + forward.indexers[weights_frozen] + forward.tower_passes * forward.tower

@@ -201,6 +201,15 @@ def embedding_parameters(model: Model, *, tp: Count = 1, vocabulary: Count | Non
     return ParameterCounts(sharded=table, replicated=replicated)
 
 
+def frozen_parameters(model: Model) -> int:
+    """Parameters of a frozen tower in front of the first layer, whole on every rank of the first stage: weights and nothing else.
+
+    Units:  parameters.
+    Source: ``domain.tower``.
+    """
+    return model.tower.parameters if model.tower is not None and not model.tower.trained else 0
+
+
 def head_parameters(
     model: Model, *, tp: Count = 1, vocabulary: Count | None = None, copied: bool | npt.NDArray[np.bool_] = False
 ) -> ParameterCounts:
@@ -245,7 +254,7 @@ def mtp_parameters(
 
 
 def total_parameters(model: Model, *, mtp: bool = False) -> int:
-    """Parameters of the whole model, each counted once; multi-token prediction only where asked for.
+    """Parameters of the whole model, each counted once, a frozen tower's too; multi-token prediction only where asked for.
 
     Units:  parameters.
     Source: sum of the functions above at degree 1; held to the meta-device models of transformers by an oracle test.
@@ -255,7 +264,7 @@ def total_parameters(model: Model, *, mtp: bool = False) -> int:
         counts += layer_parameters(model, kind).times(model.pattern.count(index))
     if mtp:
         counts += mtp_parameters(model)
-    return int(counts.total)
+    return int(counts.total) + frozen_parameters(model)
 
 
 def active_parameters(model: Model) -> int:

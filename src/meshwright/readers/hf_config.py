@@ -14,6 +14,7 @@ from meshwright.readers.fields import Fields
 from meshwright.readers.limits import refuse_giants
 from meshwright.readers.names import require_name
 from meshwright.readers.safe import load_json, require_mapping
+from meshwright.readers.towers import tower_of
 from meshwright.text import shown
 
 if TYPE_CHECKING:
@@ -47,6 +48,10 @@ def model_from_config(config: Mapping[str, object], *, where: str, name: str = "
             {"name": shown(next(iter(_names(config)), "this"))}, where,
         )])
     _check_tower(fields)
+    wrapper: Fields | None = None
+    if key is None and (flat := _flat_text(config)) is not None:
+        wrapper, key = fields, flat
+        note, beside = f", text part of {_shown_name(config)} only", tuple(_towers(wrapper))
     if key is None and isinstance(config.get("text_config"), Mapping):
         wrapper, fields = fields, fields.inner("text_config")
         note, beside = f", text part of {_shown_name(config)} only", tuple(_towers(wrapper))
@@ -59,6 +64,10 @@ def model_from_config(config: Mapping[str, object], *, where: str, name: str = "
     try:
         model = with_rotary(architectures[key](fields), fields, key)
         model = replace(model, norm_epsilon=fields.number(*_EPSILONS, default=0.0) or None)
+        if wrapper is not None and not fields.faults:
+            vision = tower_of(wrapper, model.hidden, next(iter(_names(config)), ""))
+            fields.faults += [each for each in wrapper.faults if each not in fields.faults]
+            model = replace(model, vision=vision)
     except InputError as error:
         raise InputError(fields.faults or [replace(message, path=where) for message in error.messages]) from None
     if fields.faults:
@@ -73,6 +82,14 @@ def model_from_config(config: Mapping[str, object], *, where: str, name: str = "
         architecture=_class_name(fields, key),
         source=f"{where}{note}", beside=beside,
     )
+
+
+def _flat_text(config: Mapping[str, object]) -> str | None:
+    """The registered name of the language model of a wrapper that has its keys beside ``vision_config`` (Qwen2.5-VL)."""
+    kind = config.get("model_type")
+    if isinstance(config.get("text_config"), Mapping) or config.get("vision_config") is None or not isinstance(kind, str):
+        return None
+    return f"{kind}_text" if f"{kind}_text" in architectures else None
 
 
 def _architecture(fields: Fields) -> str | None:
@@ -100,7 +117,7 @@ def _check_names(fields: Fields) -> None:
 _EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
 """What families call the number of routed experts."""
 _TOWERS = ("vision_config", "audio_config")
-_SIZES = (("depth", "num_hidden_layers", "layers"), ("hidden_size", "embed_dim", "width"))
+_SIZES = (("depth", "num_hidden_layers", "layers"), ("embed_dim", "hidden_size", "width"))
 _TOWER = ("depth", "num_hidden_layers", "hidden_size", "layers", "width", "embed_dim")
 """Keys one of which every tower's description has."""
 

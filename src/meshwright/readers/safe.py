@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, NoReturn
 
 import yaml
 
-from meshwright.errors import fault
+from meshwright.errors import InputError, fault
 from meshwright.text import kind
 
 if TYPE_CHECKING:

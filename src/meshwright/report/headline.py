@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from meshwright.domain.estimate import Estimate
 
 UNCALIBRATED = "UNCALIBRATED"
+MASKED = "sparse attention is a mask over the scores of all pairs here, as in transformers: no pair is skipped"
 LIKELY = 0.5
 """Below it, a layout more likely than not does not run."""
 CONVENTIONS = {
@@ -33,12 +34,10 @@ def case_header(case: Case) -> Iterator[Block]:
     routed = f", {experts.num_experts} experts, {experts.experts_per_token} per token" if experts else ""
     parameters = f"  {count(total_parameters(model))} parameters{active}, {plural(model.num_layers, 'layer')}{routed}"
     rows = [("model", words(Run(model.name, "strong"), parameters))]
-    if model.beside:
-        beside = (
-            f"the language model alone: {', '.join(model.beside)} is in no figure here; a tower that is trained "
-            "is described in YAML (docs/adding-a-model.md)"
-        )
-        rows.append(("", words(Run(beside, "warn"))))
+    if said := _tower(case):
+        rows.append(("", words(Run(said, "warn"))))
+    if case.implementation.masks_selection and any(each.selected_tokens is not None for each in model.attentions):
+        rows.append(("", words(Run(MASKED, "warn"))))
     if model.assumed:
         rows.append(("", words(Run(f"assumed, not published: {', '.join(model.assumed)}", "warn"))))
     nodes = f"  {plural(cluster.num_nodes, 'node')} of {cluster.devices_per_node}, {gib(case.capacity_bytes)} usable per device"
@@ -53,6 +52,28 @@ def case_header(case: Case) -> Iterator[Block]:
     rows.append(("training", words(runs)))
     told = [(Run(name, "dim") if name else "", cell(*said)) for name, said in rows]
     yield table(["", ""], told, whole=[0], look="grid", indent=0, above=True)
+
+
+def _tower(case: Case) -> str:
+    """What of a tower in front of the model is counted, and what is assumed of it; empty where nobody asked for one."""
+    model, tokens = case.model, case.batch.sequence_tokens
+    if (tower := model.tower) is not None:
+        images = tower.image_ratio * tokens
+        given = {"image_tokens", "vision"} & case.launch.given
+        assumed = "" if "image_tokens" in given else " (assumed: half; --launch image_tokens=N)"
+        learns = "trained" if tower.trained else "frozen: weights and a forward"
+        return (
+            f"with its {tower.name} ({count(tower.parameters)} parameters, {tower.layers} layers, {learns}) on stage 0; "
+            f"{integer(round(images))} of {integer(tokens)} tokens of a sequence are images{assumed}, "
+            f"{integer(tower.image_patches)} patches each, {tower.merged} a token"
+        )
+    if not model.beside:
+        return ""
+    how = (
+        "--launch vision=frozen or vision=trained counts it" if model.vision is not None
+        else "a tower that is trained is described in YAML (docs/adding-a-model.md)"
+    )
+    return f"the language model alone: {', '.join(model.beside)} is in no figure here; {how}"
 
 
 def headline(estimate: Estimate, title: str = "") -> Iterator[Block]:

@@ -89,7 +89,7 @@ class Said(Value, frozen=True, kw_only=True):
     """Expert TP is TP where it is blank."""
     sequence_parallel: bool = False
     """With TP, where the column is blank."""
-    context_kind: Literal["ring", "ulysses", "hybrid"] = "ring"
+    context_kind: Literal["ring", "ulysses", "hybrid", "all-gather"] = "ring"
     zero_stage: int | None = None
     """What a stage of ZeRO by the source's name amounts to."""
     shards: int | None = None

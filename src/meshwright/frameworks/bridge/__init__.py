@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from meshwright.domain.features import Features
 from meshwright.frameworks.base import Framework
+from meshwright.frameworks.bridge.automatic import RELEASES
 from meshwright.frameworks.bridge.deciding import UNSPOKEN, decide, normal
 from meshwright.frameworks.bridge.limits import CORES, limits_of
 from meshwright.frameworks.bridge.mistakes import CHECKS, unknown_key
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
 
 __all__ = ["BRIDGE"]
 
-RELEASES = ("0.3", "main")
-"""0.3: tag v0.3.1; main: 067f987 of 2026-08-22."""
 _MEGATRON_MODULES = ("core_attn", "layernorm", "mlp", "moe_act", "moe", "mla_up_proj", "shared_experts")
 
 

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from meshwright.frameworks.bridge.recipes import packs
+from meshwright.frameworks.bridge.automatic import is_automatic
+from meshwright.frameworks.bridge.recipes import packs, recipe_of
 from meshwright.frameworks.megatron import MEGATRON
 from meshwright.frameworks.megatron.hybrid import is_hybrid
+from meshwright.frameworks.megatron.model_arguments import inexpressible
 from meshwright.frameworks.megatron.version_limits import packs_delta
 from meshwright.frameworks.rules import Rule, limits, values_if
 
@@ -41,7 +43,17 @@ def _packs(plan: Planned) -> bool:
     return packs(plan.case, plan.release) or plan.case.batch.packing is not None
 
 
+def _model(plan: Planned) -> Values | None:
+    """What the fields of its providers cannot say, where no recipe and no AutoBridge builds the model."""
+    model = plan.case.model
+    if is_automatic(model, plan.release) or recipe_of(plan.case, plan.release):
+        return None
+    features = inexpressible(model)
+    return values_if(features, features="; nor ".join(features))
+
+
 OWN = (
+    Rule("model", "Megatron-Bridge {release} has no recipe, no AutoBridge and no field for {features}", _model, "never", "model"),
     Rule("world", "world size ({world}) is not divisible by total_model_size (model_cfg.tensor_model_parallel_size={tp} * "
          "model_cfg.pipeline_model_parallel_size={pp} * model_cfg.context_parallel_size={cp})", _world),
     Rule("sequence-parallel-alone", "Cannot use sequence parallelism without tensor parallelism",
@@ -63,7 +75,7 @@ OWN = (
 )
 REPLACED = frozenset(
     f"megatron.{name}" for name in (
-        "task", "device", "precision", "sequence", "parameter-overlap", "split", "flag", "packed-delta",
+        "task", "model", "device", "precision", "sequence", "parameter-overlap", "split", "flag", "packed-delta",
     )
 )
 """Rules of Megatron-LM that have a form of Bridge's own here, or that only its flags have."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import lcm
 from typing import TYPE_CHECKING
 
+from meshwright.frameworks.bridge.automatic import is_automatic
 from meshwright.frameworks.bridge.deciding import decide
 from meshwright.frameworks.bridge.limits import PRECISIONS
 from meshwright.frameworks.bridge.model_fields import model_fields
@@ -79,9 +80,10 @@ def _optimizer(case: Case, layout: Layout) -> dict[str, object]:
 def _kernels(case: Case, release: str) -> dict[str, object]:
     """Dispatcher and kernels of a mixture of experts, biases, and the layers behind the last."""
     mixture = {**EXPERTS, "model.moe_router_force_load_balancing": case.training.balanced_routing} if case.model.is_moe else {}
-    biases = model_fields(case, release).get("add_bias_linear", True)
+    own = is_automatic(case.model, release)  # what its class says stands
+    biases = {} if own else {"model.add_bias_linear": model_fields(case, release).get("add_bias_linear", True)}
     shared = {"model.mtp_use_repeated_layer": True} if case.model.shares_mtp else {}
-    return {**mixture, "model.add_bias_linear": biases, "model.mtp_num_layers": case.model.mtp_passes or None, **shared}
+    return {**mixture, **biases, "model.mtp_num_layers": case.model.mtp_passes or None, **shared}
 
 
 def _loss(case: Case) -> dict[str, object]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from meshwright.documents.quoting import Written, comment, python
 from meshwright.frameworks.base import File
+from meshwright.frameworks.bridge.automatic import built, is_automatic
 from meshwright.frameworks.bridge.model_fields import VARIANT_SPEC, model_fields, module, provider
 from meshwright.frameworks.bridge.recipes import MODES, recipe_of
 from meshwright.frameworks.megatron.precision_arguments import BACKENDS
@@ -78,6 +79,9 @@ def _reduces_otherwise(case: Case) -> bool:
 
 def _imports(case: Case, release: str) -> Iterator[str]:
     """What the model's fields name."""
+    if is_automatic(case.model, release):
+        yield "from megatron.bridge import AutoBridge"
+        return
     named = [str(value) for value in model_fields(case, release).values() if isinstance(value, Written)]
     if any(name.startswith("partial") for name in named):
         yield from ("from functools import partial",
@@ -92,10 +96,13 @@ def _imports(case: Case, release: str) -> Iterator[str]:
 
 def _model(case: Case, release: str) -> Iterator[str]:
     """The model, and its tokenizer: none where data are made up."""
-    yield f"    config.model = {provider(case, release)}("
-    for name, value in model_fields(case, release).items():
-        yield f"        {name}={value if isinstance(value, Written) else python(value)},"
-    yield "    )"
+    if is_automatic(case.model, release):
+        yield from built(case.model)
+    else:
+        yield f"    config.model = {provider(case, release)}("
+        for name, value in model_fields(case, release).items():
+            yield f"        {name}={value if isinstance(value, Written) else python(value)},"
+        yield "    )"
     if case.training.task == "pretrain":
         yield '    config.tokenizer.tokenizer_type = "NullTokenizer"'
         yield f"    config.tokenizer.vocab_size = {case.model.vocabulary}"

@@ -128,7 +128,7 @@ def exaone4(fields: Fields) -> Model:
     )
 
 
-@reads("Glm4ForCausalLM", "glm4")
+@reads("Glm4ForCausalLM", "glm4", "glm4v_text")
 def glm4(fields: Fields) -> Model:
     """GLM-4-0414: four norms a layer, biases on queries, keys and values where the file says so."""
     hidden, layers = fields.size("hidden_size"), fields.layers("num_hidden_layers")

@@ -1,0 +1,70 @@
+"""Sparse attention under transformers: a mask saves nothing, kernels that skip do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from meshwright.api import make_case
+from meshwright.catalog import cluster_for, load_model
+from meshwright.domain.layout import Layout
+from meshwright.estimate.evaluate import evaluate
+from meshwright.perf.exchange import selected_width
+from meshwright.perf.masked import is_masked, masking_bytes
+from meshwright.perf.operators import work_shape
+
+if TYPE_CHECKING:
+    from meshwright.domain.case import Case
+
+LAYOUT = Layout(data_parallel=512, num_microbatches=1, optimizer_shards=512, gradient_shards=512, parameter_shards=512)
+
+
+def case_of(model: str, sequence: int, framework: str) -> Case:
+    return make_case(model, cluster_for("h100-sxm", num_devices=512), global_batch_sequences=512, sequence_tokens=sequence,
+                     framework=framework, calibration="none")
+
+
+def compute_s(model: str, sequence: int, framework: str) -> float:
+    """Compute of one layer of the last kind, forward and backward."""
+    time = evaluate(case_of(model, sequence, framework), LAYOUT).costs.kinds[-1].time
+    return float(time.forward.compute + time.backward.compute)
+
+
+@pytest.mark.parametrize("sequence", [4096, 32768])
+def test_a_mask_is_never_cheaper_than_dense_causal_attention(sequence: int) -> None:
+    for framework in ("deepspeed", "accelerate"):
+        assert compute_s("deepseek-v3.2", sequence, framework) > compute_s("deepseek-v3", sequence, framework)
+    longer = compute_s("deepseek-v3.2", sequence, "deepspeed") - compute_s("deepseek-v3", sequence, "deepspeed")
+    twice = compute_s("deepseek-v3.2", 2 * sequence, "deepspeed") - compute_s("deepseek-v3", 2 * sequence, "deepspeed")
+    assert twice == pytest.approx(4.0 * longer, rel=0.1)
+
+
+def test_kernels_that_skip_are_cheaper_on_long_sequences() -> None:
+    assert compute_s("deepseek-v3.2", 131072, "megatron@0.19") < compute_s("deepseek-v3", 131072, "megatron@0.19")
+
+
+def test_what_a_mask_and_the_scores_of_an_indexer_take() -> None:
+    case = case_of("deepseek-v3.2", 4096, "deepspeed")
+    kind = case.model.kinds[-1]
+    kept, held = masking_bytes(kind, case, work_shape(microbatch_sequences=2, sequence_tokens=4096))
+    assert float(kept) == 2 * 2 * 4096**2
+    assert float(held) == 2 * 8 * 64 * 4096**2
+    assert is_masked(kind, case)
+    assert not is_masked(kind, case_of("deepseek-v3.2", 4096, "megatron@0.19"))
+    assert not is_masked(load_model("deepseek-v3").kinds[-1], case)
+
+
+def test_context_ranks_of_sparse_attention_exchange_latents() -> None:
+    sparse, taken = (load_model(name).kinds[-1].attention for name in ("deepseek-v3.2", "glm-5.2"))
+    assert sparse is not None
+    assert taken is not None
+    assert selected_width(sparse) == 512 + 64 + 128
+    shared = next(each for each in load_model("glm-5.2").attentions if each.indexer is None)
+    assert selected_width(shared) == 512 + 64
+    layouts = [Layout(context_parallel=8, context_kind="all-gather", data_parallel=64, num_microbatches=8)] * 2
+    both = [evaluate(case_of(name, 131072, "megatron@0.19"), layout) for name, layout in
+            zip(("deepseek-v3.2", "deepseek-v3"), layouts, strict=True)]
+    own, dense = (float(np.asarray(each.costs.kinds[-1].time.forward.context)) for each in both)
+    assert own < dense / 20.0
