@@ -107,7 +107,7 @@ def test_virtual_stages_are_ranked_by_simulated_time(cli, tmp_path):
     assert found["simulated_time"] == times[0]
     assert len(found["stage_layers"]) == found["ranking"][0]["virtual_stages"]
     assert [row["virtual_stages"] for row in found["refused"]] == [9]
-    printed = cli("balance", path, *SMALL, "--virtual-stages", "auto", "--time-limit", "1").out
+    printed = cli("balance", path, *SMALL, "--virtual-stages", "auto").out
     assert "virtual stages" in printed
 
 

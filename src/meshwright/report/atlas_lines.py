@@ -39,9 +39,9 @@ def linearity_drawing(view: Mapping[str, Any], width: float) -> Drawing:
             f"{point['devices']} devices {percent(point['row_linearity_ratio'], 0)}" for point in each["points"]
         ) for each in lines
     )
-    tall = height_of(view, lines, width) - 6.0
+    tall = height_of(view, lines, width) - 2.0
     draw = Drawing(width=width, height=tall, title="Linearity by number of devices", description=words)
-    put_lines(draw, view, lines, left=48.0, top=30.0)
+    put_lines(draw, view, lines, left=48.0, top=34.0)
     return draw
 
 
