@@ -46,6 +46,15 @@ def test_what_programs_say_counts_and_not_on_which_node_they_said_it():
     assert said[:2] == ["", ""] and said[2].endswith("no x.py")
 
 
+def test_what_launch_files_say_counts_and_not_in_which_line_of_them():
+    first, other = FirstFailures(), FirstFailures()
+    words = "exit status 1" + LAST_LINE + "train.sh: line {}: no tokenizer"
+    said = [first.note(Outcome(status="user", evidence=words.format(each)), "t") for each in (109, 105, 103)]
+    assert list(map(bool, said)) == [False, False, True]
+    words = "exit status 1" + LAST_LINE + "hidden is not divisible by {}"
+    assert not any(other.note(Outcome(status="user", evidence=words.format(each)), "t") for each in (3, 5, 7)), "others may run"
+
+
 @pytest.mark.parametrize(("statuses", "wanted"), [
     (("user", "user", "user"), True), (("user", "oom", "user", "user", "user"), False), (("ok", "user", "user", "user"), False),
     (("user", "user"), False),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from meshwright.measure.conduct.verdict import LAST_LINE
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
 ALIKE = 3
 """Trials from the first, after which no other is started where all failed by the user's doing and in the same words: a path, a
 flag, a package. Our judgement."""
+PLACE = re.compile(r"\bline \d+")
+"""Where a script or a program said it: launch files of two layouts differ in length."""
 
 
 class FirstFailures:
@@ -25,7 +28,8 @@ class FirstFailures:
         if self._said is None or outcome.status != "user" or not outcome.evidence:
             self._said = None
             return ""
-        status, mark, line = outcome.evidence.replace(folder, "...").partition(LAST_LINE)
+        said = PLACE.sub("line", outcome.evidence.replace(folder, "..."))
+        status, mark, line = said.partition(LAST_LINE)
         self._said.append(line if mark and line else status)
         if len(set(self._said)) > 1:
             self._said = None
