@@ -60,7 +60,7 @@ def cluster() -> Cluster:
 def case() -> Case:
     precision = Precision(name="bf16", gemm_dtype="bf16", base_dtype="bf16", parameter_bytes=2, saved_input_bytes=2,
                           gather_bytes=2)
-    implementation: Any = SimpleNamespace(name="megatron-te", cuda_graphs=False, expert_deduplication=False)
+    implementation: Any = SimpleNamespace(name="megatron-te", cuda_graphs=False, expert_deduplication=False, masks_selection=False)
     calibration: Any = SimpleNamespace(label="none@0", uncertainty=None)
     return Case(
         model=model(), cluster=cluster(), batch=Batch(global_batch_sequences=1024, sequence_tokens=8192),

@@ -33,7 +33,7 @@ def certain(**changes: Any) -> Any:
 def fitted(seen: dict[str, int]) -> Any:
     """The sample case under a calibration that saw so many runs."""
     known: Any = SimpleNamespace(seen=seen, fit=SimpleNamespace(usable_bytes=lambda _: 1e15))
-    named: Any = SimpleNamespace(name="megatron-te", family="megatron")
+    named: Any = SimpleNamespace(name="megatron-te", family="megatron", masks_selection=False)
     calibration: Any = SimpleNamespace(label="shipped@1", uncertainty=known)
     return replace(case(), implementation=named, calibration=calibration)
 

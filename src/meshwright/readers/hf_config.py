@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from meshwright.errors import InputError, Message, did_you_mean
 from meshwright.readers.architectures import architectures
+from meshwright.readers.architectures.parts import classes_of
 from meshwright.readers.architectures.positions import with_rotary
 from meshwright.readers.fields import Fields
 from meshwright.readers.limits import refuse_giants
@@ -157,8 +158,9 @@ def _class_name(fields: Fields, key: str) -> str:
     """The class that reads this text part, where the configuration or the registry names one."""
     if key[:1].isupper():
         return key
-    function = architectures[key]
-    return next((name for name in architectures if name[:1].isupper() and architectures[name] is function), key)
+    classes = classes_of(key)
+    own = key.replace("_", "")
+    return next((name for name in classes if name.lower().startswith(f"{own}for")), classes[0] if classes else key)
 
 
 def _shown_name(config: Mapping[str, object]) -> str:

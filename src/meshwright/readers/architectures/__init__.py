@@ -1,6 +1,7 @@
 """Families of Hugging Face configurations, one file per idea; each function turns fields into a model."""
 
 from meshwright.readers.architectures import (
+    current,
     dense,
     experts,
     hybrids,
@@ -16,6 +17,6 @@ from meshwright.readers.architectures import (
 from meshwright.readers.architectures.parts import architectures
 
 __all__ = [
-    "architectures", "dense", "experts", "hybrids", "late_experts", "latent", "latest", "layered", "older", "recent_dense",
-    "recent_experts", "sparse",
+    "architectures", "current", "dense", "experts", "hybrids", "late_experts", "latent", "latest", "layered", "older",
+    "recent_dense", "recent_experts", "sparse",
 ]

@@ -45,7 +45,7 @@ def uniform(
     )
 
 
-@reads("LlamaForCausalLM", "llama", "InternLMForCausalLM", "InternLM2ForCausalLM", "internlm", "internlm2")
+@reads("LlamaForCausalLM", "llama", "exaone", "InternLMForCausalLM", "InternLM2ForCausalLM", "internlm", "internlm2")
 def llama(fields: Fields) -> Model:
     """Llama 1-3 and InternLM (whose ``bias`` is Llama's ``attention_bias``)."""
     hidden, layers = fields.size("hidden_size"), fields.layers("num_hidden_layers")

@@ -161,7 +161,7 @@ def gpt_oss(fields: Fields) -> Model:
     )
 
 
-@reads("Glm4MoeForCausalLM", "glm4_moe", "glm4v_moe_text")
+@reads("Glm4MoeForCausalLM", "glm4_moe", "glm4v_moe_text", "sarvam_moe")
 def glm4_moe(fields: Fields) -> Model:
     """GLM-4.5: dense layers first, then DeepSeek-style routing on grouped-query attention."""
     hidden, layers = fields.size("hidden_size"), fields.layers("num_hidden_layers")

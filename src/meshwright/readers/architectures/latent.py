@@ -18,7 +18,7 @@ def deepseek_v2(fields: Fields) -> Model:
     return _deepseek(fields, correction_bias=False, routed_scale=1.0)
 
 
-@reads("DeepseekV3ForCausalLM", "deepseek_v3", "kimi_k2")
+@reads("DeepseekV3ForCausalLM", "deepseek_v3", "kimi_k2", "sarvam_mla")
 def deepseek_v3(fields: Fields) -> Model:
     """DeepSeek-V3 and the models that reuse its class."""
     return _deepseek(fields, correction_bias=True, routed_scale=2.5)

@@ -19,12 +19,22 @@ architectures: Registry[Architecture] = Registry("architecture")
 """By class name (``LlamaForCausalLM``) and by ``model_type`` (``llama``)."""
 
 
+_NAMES: dict[Architecture, tuple[str, ...]] = {}
+"""Names of each function, in the order in which it is registered under them: its own class first."""
+
+
+def classes_of(name: str) -> tuple[str, ...]:
+    """Classes that are read as a model type is, its own first."""
+    return tuple(each for each in _NAMES.get(architectures[name], ()) if each[:1].isupper())
+
+
 def reads(*names: str) -> Callable[[Architecture], Architecture]:
     """Register a function under class names and model types."""
 
     def register(function: Architecture) -> Architecture:
         for name in names:
             architectures.add(name, function)
+        _NAMES[function] = names
         return function
 
     return register
