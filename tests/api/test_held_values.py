@@ -32,5 +32,6 @@ def held(value: Any, path: str) -> Iterator[tuple[str, Any]]:
 def test_no_answer_holds_a_struct_of_ours() -> None:
     """A ``Value`` is a dataclass to the standard library; any other Struct is not."""
     answers = plan(PlanRequest(**CASE)), explain(ExplainRequest(**CASE))
-    found = [path for answer in answers for path, value in held(answer, type(answer).__name__) if isinstance(value, Struct) and not isinstance(value, Value)]
+    every = (each for answer in answers for each in held(answer, type(answer).__name__))
+    found = [path for path, value in every if isinstance(value, Struct) and not isinstance(value, Value)]
     assert not found
