@@ -152,8 +152,8 @@ def page(rows: Sequence[Told]) -> str:
         "`plan`, `estimate` and `explain` say the second time, its chance and the interval over both where the second lies",
         "outside the usual interval.",
         f"Of these runs the usual interval holds {percent(usual)}, the one over both {percent(either)}.",
-        "Plans are **not** ranked by the expectation over both: the search ranks columns of layouts by the usual step over the",
-        "chance to fit.", "",
+        "Plans are ranked by the mean over both, `(1 - chance) x usual + chance x stalled`, over the probability to fit",
+        "(`expected_step_s`), whether or not the second time is told apart from the usual error.", "",
     ])
 
 

@@ -3,14 +3,20 @@
 from dataclasses import replace
 from io import StringIO
 
+import numpy as np
 import pytest
 
 from meshwright.catalog import calibration
-from meshwright.domain.layout import Layout
+from meshwright.domain.layout import Layout, Overlap
 from meshwright.estimate import estimate
+from meshwright.estimate.evaluate import evaluate
+from meshwright.estimate.many import price_many
 from meshwright.report.console import show
 from meshwright.report.headline import headline
-from strategies import small_case
+from meshwright.search.finalists import layout_of_row
+from meshwright.search.grid import Counts, evaluate_grid
+from meshwright.search.space import Pins, make_space
+from strategies import EVERYTHING, small_case
 
 LAYOUT = Layout(tensor_parallel=4, pipeline_parallel=4, data_parallel=4, num_microbatches=16, optimizer_shards=4)
 
@@ -57,3 +63,35 @@ def test_without_a_calibration_the_second_time_has_no_interval_and_is_said_all_t
     said = StringIO()
     show(headline(found), said)
     assert "in 8 % of runs pipeline messages stall" in said.getvalue()
+
+def test_plans_are_ranked_by_the_mean_over_both_times():
+    found = estimate(case_of(), LAYOUT)
+    chance, second = found.stall.probability, found.stall.step_s
+    mean = (1.0 - chance) * found.step_s + chance * second
+    assert found.mean_step_s == pytest.approx(mean, rel=1e-12)
+    assert found.expected_step_s == pytest.approx(mean / found.memory_fit_probability, rel=1e-12)
+
+
+def test_a_run_that_stalls_anyway_and_one_that_cannot_have_one_time():
+    case = case_of()
+    one_stage = replace(LAYOUT, pipeline_parallel=1, data_parallel=16, num_microbatches=4, optimizer_shards=16)
+    stalled = estimate(with_constants(case, stall_nodes=1e-3), LAYOUT)
+    assert stalled.mean_step_s == pytest.approx(stalled.step_s, rel=1e-6)
+    for other, layout in ((case, one_stage), (case_of(per_node=64), LAYOUT), (case_of("megatron-te"), LAYOUT)):
+        assert estimate(other, layout).mean_step_s == estimate(other, layout).step_s
+
+
+def test_columns_and_the_grid_have_the_mean_of_one_layout():
+    case = case_of()
+    ways = [replace(LAYOUT, num_microbatches=LAYOUT.num_microbatches // 2, microbatch_sequences=2), LAYOUT]
+    step_s, mean_s, _ = price_many(case, ways)
+    alone = [evaluate(case, each).time for each in ways]
+    np.testing.assert_allclose(mean_s, [float(each.mean_s) for each in alone], rtol=1e-12)
+    assert (mean_s > step_s).all()
+    space, seen = make_space(case, EVERYTHING, case.cluster.num_devices, Pins()), 0
+    for rows in evaluate_grid(space, Counts(), overlap=Overlap()):
+        for index in range(0, len(rows), 997):
+            layout = layout_of_row(space, rows, index, Overlap())
+            assert rows.mean_s[index] == pytest.approx(float(evaluate(case, layout).time.mean_s), rel=1e-9)
+            seen += rows.mean_s[index] > rows.step_s[index]
+    assert seen > 5

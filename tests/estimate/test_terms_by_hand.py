@@ -27,9 +27,9 @@ def test_gradients_of_a_chunk_hide_behind_the_chunks_that_are_left(chunks):
     layout = _interleaved(chunks)
     case = small_case(layers=32, devices=4, batch=8)
     found = evaluate(case, layout)
-    chunk = found.stages.backward_compute_s[int(found.time.pipeline.busiest)] / chunks
+    chunk = found.stages.backward_window_s[int(found.time.pipeline.busiest)] / chunks
     assert float(found.time.pipeline.backward_window_s) == pytest.approx(float(chunk) * (1 + (chunks - 1) * 4), rel=1e-12)
-    chunk = found.stages.forward_compute_s[int(found.time.pipeline.busiest)] / chunks
+    chunk = found.stages.forward_window_s[int(found.time.pipeline.busiest)] / chunks
     assert float(found.time.pipeline.forward_window_s) == pytest.approx(float(chunk) * (1 + (chunks - 1) * 4), rel=1e-12)
 
 

@@ -40,10 +40,10 @@ def test_without_overlap_all_that_travels_is_seen(shards, expected):
 @pytest.mark.parametrize(("shards", "expected"), [
     # backward hides 0.25 of 0.6, forward 0.1 of 0.3; the last bucket stays
     ((1, 1), (0.35 + 0.05 + 0.2) + 0.1 * (0.25 + 0.1)),
-    # scatter: half of 0.4 hidden, six times; reduction across groups: half of 0.2
-    ((8, 1), (6 * 0.2 + 0.1 + 0.05 + 0.2) + 0.1 * (6 * 0.2 + 0.1 + 0.1)),
-    # gather forward 0.2 seen; gather and scatter backward 0.45 seen; the first layer's gather 0.03
-    ((8, 8), (6 * (0.2 + 0.45 + 0.03) + 0.1 + 0.05) + 0.1 * (6 * (0.1 + 0.25) + 0.1)),
+    # scatter: half of 0.4 hidden, six times; reduction across groups: of 0.2 what the last scatter leaves of the window, 0.05
+    ((8, 1), (6 * 0.2 + 0.15 + 0.05 + 0.2) + 0.1 * (6 * 0.2 + 0.05 + 0.1)),
+    # gather forward 0.2 seen; gather and scatter backward 0.45 seen, which leaves no window; the first layer's gather 0.03
+    ((8, 8), (6 * (0.2 + 0.45 + 0.03) + 0.2 + 0.05) + 0.1 * (6 * (0.1 + 0.25) + 0.0)),
 ])
 def test_windows_hide_their_length_or_a_share_of_what_travels_and_slow_down_by_it(shards, expected):
     assert _exposed(*shards, ratio=0.5, slow=0.1, overlap=True) == pytest.approx(expected, rel=1e-12)

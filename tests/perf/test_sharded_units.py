@@ -20,8 +20,9 @@ CASE = SimpleNamespace(calibration=SimpleNamespace(constants=SimpleNamespace(ove
 
 
 @pytest.mark.parametrize(("overlap", "expected"), [
-    # Half of each hides: 2 (4 + 4/4) + 2 x 4 + 2 x 3 + 2 and the last unit's 1.5 are 27.5; a tenth of the hidden 8 + 8 + 6 + 2.
-    (True, 27.5 + 2.4 + 5.0 + 0.825 + 3.0),
+    # Half of each hides while the window of 7 lasts: 2 (4 + 4/4) + 2 x 4 + 2 x 3, then 4 bare; with the last unit's 1.5 that is
+    # 29.5; a tenth of the hidden 8 + 8 + 6.
+    (True, 29.5 + 2.2 + 5.0 + 0.825 + 3.0),
     # Nothing hides: 2 x 8 + 2 x 8 + 2 x 6 + 4.
     (False, 48.0 + 5.0 + 0.825 + 3.0),
 ])

@@ -28,7 +28,7 @@ def test_the_best_are_kept_however_the_rows_arrive(cuts, times):
     number = len(rows)
     falling = np.arange(number, 0.0, -1.0)
     step_s = {"equal": np.ones(number), "falling": falling, "pairs": falling // 2 + 1.0}[times]
-    rows = structs.replace(rows, order=np.arange(number), step_s=step_s, reserved_bytes=np.full(number, 1e9))
+    rows = structs.replace(rows, order=np.arange(number), step_s=step_s, mean_s=step_s, reserved_bytes=np.full(number, 1e9))
     found = Finalists(space=space, overlap=Overlap(), objective="step-time", capacity_bytes=2e9, keep=KEPT)
     for begin, end in zip((0, *cuts), (*cuts, number), strict=True):
         found.add(rows.take(np.arange(begin, end)))

@@ -162,7 +162,7 @@ def test_candidates_and_their_costs_are_those_of_enumeration(both: tuple[Case, L
     table = thinned(knobs(asked), 4 if edits == 1 else 2)
     codes = np.concatenate([*combined(table, edits), np.zeros((len(table), 0), dtype=np.int16)], axis=1)
     rows = legal(settle(asked, table, codes))
-    step_s, needed = evaluated(rows, Extra())
+    step_s, _, needed = evaluated(rows, Extra())
 
     def moved(index: int) -> tuple[tuple[str, Any], ...]:
         return tuple((table[place].word, table[place].values[rows.codes[place, index]]) for place in rows.moved(index))
@@ -228,7 +228,7 @@ def test_recomputing_some_layers_never_needs_less_than_all(both: tuple[Case, Lay
     asked = Given(case=case, features=EVERYTHING, layout=layout, world=layout.world)
     table = knobs(asked, set(WORDS) - {"recompute", "vp", "layers"})
     rows = legal(settle(asked, table, np.concatenate(list(combined(table, 2)), axis=1)))
-    _, needed = evaluated(rows, Extra())
+    _, _, needed = evaluated(rows, Extra())
     for bound in np.unique(needed):
         target = target_of(case, layout, WithinMemory(bound_bytes=float(bound)), None)
         assert not (~possible(rows, target) & (needed <= bound)).any()

@@ -170,11 +170,18 @@ class Estimate(Value, frozen=True, kw_only=True):
     """``host_memory_per_node_bytes`` by part."""
     linearity_baseline_label: str | None = None
     """The layout that linearity compares with."""
+    chance_s: float = 0.0
+    """What stalls by chance add to the step on average (``perf.stalls.chance_stall_s``), told apart or not."""
+
+    @property
+    def mean_step_s(self) -> float:
+        """The step on average over the times that runs of the layout take (``stall``); ``step_s`` where there is one."""
+        return self.step_s + self.chance_s
 
     @property
     def expected_step_s(self) -> float:
-        """The step with the risk that it does not fit: what plans are ranked by (``domain.uncertainty.expected_s``)."""
-        return float(expected_s(self.step_s, self.memory_fit_probability))
+        """The mean step with the risk that it does not fit: what plans are ranked by (``domain.uncertainty.expected_s``)."""
+        return float(expected_s(self.mean_step_s, self.memory_fit_probability))
 
     @property
     def mean_idle_ratio(self) -> float:

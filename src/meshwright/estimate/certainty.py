@@ -184,6 +184,8 @@ def unseen_device(
 def expected_s(case: Case, step_s: Array, reserved_bytes: Array) -> Array:
     """Step time over the probability that the layout runs: what a planner that pays for failed runs minimises.
 
+    ``step_s``: on average over the times that runs of a layout take (``StepTime.mean_s``).
+
     Shapes:  columns of layouts.
     Units:   s.
     Holds:   the step time itself where the calibration knows no probabilities.

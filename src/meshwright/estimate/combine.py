@@ -13,7 +13,7 @@ from meshwright.perf.collectives import all_reduce_s
 from meshwright.perf.data_parallel import Synchronisation, exposed_s, synchronisation
 from meshwright.perf.schedules import SCHEDULES
 from meshwright.perf.sharded_units import UnitTimes, unit_counts, unit_times, units_exposed_s
-from meshwright.perf.stalls import Load, memory_pressure, message_stall_s
+from meshwright.perf.stalls import Load, chance_stall_s, memory_pressure, message_stall_s
 from meshwright.perf.states import Shards, States, adapter_parameters, optimizer_s, training_states
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class PipelineTime(Struct, frozen=True, kw_only=True):
     busiest: Array
     """Index of the row."""
     forward_window_s: Array
-    """Compute of the forward of one micro-batch on it: what data-parallel communication can hide behind."""
+    """Of the forward of one micro-batch on it: what data-parallel communication can hide behind."""
     backward_window_s: Array
     layers: Array
     work_s: Array
@@ -79,6 +79,13 @@ class StepTime(Struct, frozen=True, kw_only=True):
     stall_s: Array
     """Stalled pipeline messages and the allocator's retries."""
     straggler_s: Array
+    chance_s: Array
+    """What messages that stall by chance add on average; no part of ``step_s``, which most runs take."""
+
+    @property
+    def mean_s(self) -> Array:
+        """The step on average over the times that runs of one layout take."""
+        return self.step_s + self.chance_s
 
 
 def state_costs(
@@ -238,8 +245,8 @@ def pipeline_time(
     # A chunk's gradients are complete after its last micro-batch, P chunks before the next one's: windows grow with the chunks.
     widen = (1.0 + (chunks - 1.0) * np.minimum(pipeline_parallel, m)) / chunks
     return PipelineTime(
-        busiest=busiest, forward_window_s=of_busiest(stages.forward_compute_s) * widen,
-        backward_window_s=of_busiest(stages.backward_compute_s) * widen, layers=of_busiest(composition.layers), work_s=m * slot,
+        busiest=busiest, forward_window_s=of_busiest(stages.forward_window_s) * widen,
+        backward_window_s=of_busiest(stages.backward_window_s) * widen, layers=of_busiest(composition.layers), work_s=m * slot,
         pipeline_exposed_s=np.where(several, hops * hop_s, 0.0), bubble_s=np.asarray(bubble),
         host_s=constants.step_host_s + np.where(several, m * chunks * constants.microbatch_host_s, 0.0),
     )
@@ -282,7 +289,7 @@ def step_time(
     data = data + state.tied_s
     before = pipeline.work_s + pipeline.bubble_s + pipeline.pipeline_exposed_s + data + state.optimizer_s + pipeline.host_s
     straggler = state.straggler_ratio * before
-    stall = array(0.0)
+    stall = chance = array(0.0)
     if implementation.message_handshake or implementation.allocator_retries:
         pressure = memory_pressure(reserved_bytes, case.cluster.device.memory_bytes, constants)
     if implementation.message_handshake:
@@ -292,6 +299,7 @@ def step_time(
             replicated=np.where(replicated, 1.0, 0.0), num_microbatches=degrees.num_microbatches, pressure=pressure,
         )
         stall = message_stall_s(degrees.pipeline_parallel, load, constants)
+        chance = chance_stall_s(degrees.pipeline_parallel, load, constants)
     elif implementation.allocator_retries:
         stall = constants.pressure_slowdown * pressure * before
     return StepTime(
@@ -301,4 +309,5 @@ def step_time(
         optimizer_s=state.optimizer_s,
         stall_s=stall,
         straggler_s=straggler,
+        chance_s=chance,
     )

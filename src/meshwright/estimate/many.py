@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from meshwright.domain.case import Case
     from meshwright.domain.layout import Layout
+    from meshwright.estimate.combine import StepTime
     from meshwright.estimate.costs import Settings
     from meshwright.estimate.split import Composition
     from meshwright.estimate.stages import StageInputs
@@ -37,24 +38,35 @@ WORK_KEYS = (
 
 
 def evaluate_many(case: Case, layouts: Sequence[Layout]) -> tuple[Array, Array]:
-    """Step time and reserved bytes of every layout, in the order given.
+    """Step time and reserved bytes of every layout, in the order given: ``price_many`` without the mean.
 
     Shapes:  n layouts -> two columns of n.
     Units:   s, bytes.
+    Source:  ``price_many``.
+    """
+    step_s, _, reserved = price_many(case, layouts)
+    return step_s, reserved
+
+
+def price_many(case: Case, layouts: Sequence[Layout]) -> tuple[Array, Array, Array]:
+    """Step time, its mean over the times that runs take, and reserved bytes of every layout, in the order given.
+
+    Shapes:  n layouts -> three columns of n.
+    Units:   s, s, bytes.
     Holds:   equal to ``evaluate`` of each up to the last bits.
     Source:  ``estimate.evaluate.evaluate_columns``, whose functions these are.
     """
     groups: defaultdict[Settings, list[int]] = defaultdict(list)
     for index, layout in enumerate(layouts):
         groups[structs.replace(settings_of(layout), treatments=())].append(index)
-    step_s, reserved = np.zeros(len(layouts)), np.zeros(len(layouts))
+    step_s, mean_s, reserved = (np.zeros(len(layouts)) for _ in range(3))
     for settings, members in groups.items():
-        times, bytes_ = _evaluate_group(case, settings, [layouts[index] for index in members])
-        step_s[members], reserved[members] = times, bytes_
-    return step_s, reserved
+        time, bytes_ = _evaluate_group(case, settings, [layouts[index] for index in members])
+        step_s[members], mean_s[members], reserved[members] = time.step_s, time.mean_s, bytes_
+    return step_s, mean_s, reserved
 
 
-def _evaluate_group(case: Case, settings: Settings, layouts: Sequence[Layout]) -> tuple[Array, Array]:
+def _evaluate_group(case: Case, settings: Settings, layouts: Sequence[Layout]) -> tuple[StepTime, Array]:
     """Layouts that differ in degrees, stages and recomputation."""
     case = with_kernels(case, compiled=settings.compiled, attention=settings.attention)
     degrees, composition = Degrees.of(columns_of(layouts)), _compositions(case, layouts)
@@ -66,7 +78,7 @@ def _evaluate_group(case: Case, settings: Settings, layouts: Sequence[Layout]) -
     activation = activation_memory(settings, composition, stages, degrees, inputs.kinds)
     reserved = (static_bytes(case, state) + np.maximum(dynamic_bytes(case, activation), step_bytes(case, state))).max(axis=0)
     time = step_time(case, settings, pipeline, state.times, degrees, reserved_bytes=reserved)
-    return time.step_s, reserved
+    return time, reserved
 
 
 def _inputs(case: Case, settings: Settings, layouts: Sequence[Layout], degrees: Degrees) -> StageInputs:

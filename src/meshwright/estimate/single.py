@@ -164,6 +164,7 @@ def estimate(
         grades=grades(known),
         interval=ends,
         stall=stall_of(case, layout, step_s, float(time.stall_s), ends),
+        chance_s=float(time.chance_s),
     )
 
 

@@ -37,8 +37,8 @@ class KindInputs(Struct, frozen=True, kw_only=True):
     forward_s: Array
     backward_s: Array
     weight_s: Array
-    forward_compute_s: Array
-    backward_compute_s: Array
+    forward_window_s: Array
+    backward_window_s: Array
     again_s: tuple[Array, ...]
     saved_bytes: tuple[Array, ...]
     transient_bytes: tuple[Array, ...]
@@ -72,7 +72,7 @@ def stage_inputs(costs: WorkCosts) -> StageInputs:
     kinds = tuple(
         KindInputs(
             forward_s=kind.time.forward.total, backward_s=kind.time.backward.total, weight_s=kind.time.weight_gradient_s,
-            forward_compute_s=kind.time.forward.compute, backward_compute_s=kind.time.backward.compute,
+            forward_window_s=kind.time.forward_window_s, backward_window_s=kind.time.backward_window_s,
             again_s=tuple(again.total for again in kind.recompute),
             saved_bytes=kind.saved_bytes, transient_bytes=kind.transient_bytes,
         )
@@ -140,9 +140,9 @@ class StageCosts(Struct, frozen=True, kw_only=True):
     backward_s: Array
     weight_s: Array
     """Part of the backward that may wait (zero bubble)."""
-    forward_compute_s: Array
-    """Compute of the layers alone, beside which data-parallel communication runs."""
-    backward_compute_s: Array
+    forward_window_s: Array
+    """Windows of the layers alone, beside which data-parallel communication runs."""
+    backward_window_s: Array
     saved_bytes: Array
     transient_bytes: Array
     """Largest working set while one of its layers, or the loss, runs."""
@@ -204,8 +204,8 @@ def stage_costs(inputs: StageInputs, composition: Composition) -> StageCosts:
         forward_s=forward + embedding * inputs.embedding_forward_s + head * inputs.head_forward_s,
         backward_s=backward + embedding * inputs.embedding_backward_s + head * inputs.head_backward_s,
         weight_s=_weighted(composition, kinds, lambda kind, _: kind.weight_s) + head * inputs.head_weight_s,
-        forward_compute_s=_weighted(composition, kinds, lambda kind, _: kind.forward_compute_s),
-        backward_compute_s=_weighted(composition, kinds, lambda kind, _: kind.backward_compute_s),
+        forward_window_s=_weighted(composition, kinds, lambda kind, _: kind.forward_window_s),
+        backward_window_s=_weighted(composition, kinds, lambda kind, _: kind.backward_window_s),
         saved_bytes=_weighted(composition, kinds, lambda kind, t: kind.saved_bytes[t]),
         transient_bytes=transient,
         before_bytes=head * inputs.before_bytes,

@@ -10,7 +10,7 @@ import numpy as np
 from msgspec import Struct, structs
 
 from meshwright.estimate.certainty import expected_s
-from meshwright.estimate.many import evaluate_many
+from meshwright.estimate.many import price_many
 from meshwright.estimate.naming import name_of
 from meshwright.judging.questions import MICRO_BATCHES, columns_of_layouts, columns_of_rows, questions
 from meshwright.search.finalists import layout_of_row
@@ -66,9 +66,9 @@ class _Pool:
         self.fastest: dict[tuple[str, tuple[float, float]], _Found] = {}
         self.least: dict[str, _Found] = {}
 
-    def add(self, columns: Columns, step_s: Floats, reserved: Floats, layout_of: Callable[[int], Layout]) -> None:
+    def add(self, columns: Columns, step_s: Floats, mean_s: Floats, reserved: Floats, layout_of: Callable[[int], Layout]) -> None:
         """Look at evaluated layouts."""
-        demand, expected = reserved / self.case.capacity_bytes, np.asarray(expected_s(self.case, step_s, reserved))
+        demand, expected = reserved / self.case.capacity_bytes, np.asarray(expected_s(self.case, mean_s, reserved))
         banded = {band: np.where((demand > band[0]) & (demand <= band[1]), expected, np.inf) for band in (FITTING, NEAR)}
 
         def found(index: int) -> _Found:
@@ -124,11 +124,11 @@ def alternatives(
     pool = _Pool(asked, case)
     for rows in evaluate_grid(space, Counts(rejected=Counter()), overlap=overlap):
         columns = columns_of_rows(rows, case.batch.global_batch_sequences)
-        pool.add(columns, rows.step_s, rows.reserved_bytes, partial(_layout_of, space, rows, overlap))
+        pool.add(columns, rows.step_s, rows.mean_s, rows.reserved_bytes, partial(_layout_of, space, rows, overlap))
     bases = dict.fromkeys(found.layout for found in pool.fastest.values())
     finer = list(dict.fromkeys([*known, *around(space, list(bases))]))
     if finer:
-        pool.add(columns_of_layouts(finer), *evaluate_many(case, finer), finer.__getitem__)
+        pool.add(columns_of_layouts(finer), *price_many(case, finer), finer.__getitem__)
     return pool.answers(overlap)
 
 

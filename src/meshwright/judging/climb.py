@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from meshwright.estimate.certainty import expected_s
-from meshwright.estimate.many import evaluate_many
+from meshwright.estimate.many import price_many
 from meshwright.judging.neighbours import neighbours
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ def climb(case: Case, features: Features, start: Layout, start_expected_s: float
         layouts = [each.layout for each in neighbours(case, features, current) if each.layout is not None]
         if not layouts:
             return current, move
-        step_s, reserved = evaluate_many(case, layouts)
-        expected = np.where(reserved <= case.capacity_bytes, expected_s(case, step_s, reserved), np.inf)
+        _, mean_s, reserved = price_many(case, layouts)
+        expected = np.where(reserved <= case.capacity_bytes, expected_s(case, mean_s, reserved), np.inf)
         found = int(np.argmin(expected))
         if expected[found] >= best * 0.9999:
             return current, move

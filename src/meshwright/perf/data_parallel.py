@@ -85,12 +85,12 @@ def exposed_s(
     """Data-parallel seconds of a step that compute does not hide, with the slowdown of the compute that hides the rest.
 
         ZeRO-0, 1   hide(reduce, B) + last bucket + hide(gather, F)                 once a step
-        ZeRO-2      m hide(scatter, B) + hide(reduce, B) + last bucket + hide(gather, F)
-        ZeRO-3      m [hide(gather, F) + hide(gather + scatter, B) + gather / layers] + hide(reduce, B) + last layer's scatter
+        ZeRO-2      m hide(scatter, B) + hide(reduce, B') + last bucket + hide(gather, F)
+        ZeRO-3      m [hide(gather, F) + hide(gather + scatter, B) + gather / layers] + hide(reduce, B') + last layer's scatter
         + slowdown x hidden
 
-    Symbols: F, B compute of forward and backward of one micro-batch on the stage, the window (the layers' own communication
-             hides nothing); m micro-batches; hide(t, w) = t - min(r t, w).
+    Symbols: F, B windows of forward and backward of one micro-batch on the stage (the layers' own communication hides nothing);
+             B' what the scatter leaves of the last; m micro-batches; hide(t, w) = t - min(r t, w).
     Shapes:  everything broadcasts.
     Units:   s.
     Holds:   gradients are reduced during the last backward, parameters gathered during the first forward (ZeRO-0 to 2); sharded
@@ -109,9 +109,10 @@ def exposed_s(
     tail = np.where(gradient_overlap, np.minimum(times.last_bucket_s, hidden_g), none)
     zero01 = once_g + tail + once_p + slow * (hidden_g + hidden_p)
     each_s, hidden_s = hide(times.scatter_s, window_b, ratio)
-    rest, hidden_r = hide(times.reduce_s, window_b, ratio)
+    rest, hidden_r = hide(times.reduce_s, np.maximum(0.0, window_b - hidden_s), ratio)
     zero2 = m * each_s + rest + tail + once_p + slow * (m * hidden_s + hidden_r + hidden_p)
     both, hidden_both = hide(times.gather_s + times.scatter_s, window_b, ratio)
     first = times.gather_s / np.maximum(1.0, layers)
-    zero3 = m * (once_p + both + first) + rest + tail + slow * (m * (hidden_p + hidden_both) + hidden_r)
+    left, hidden_l = hide(times.reduce_s, np.maximum(0.0, window_b - hidden_both), ratio)
+    zero3 = m * (once_p + both + first) + left + tail + slow * (m * (hidden_p + hidden_both) + hidden_l)
     return np.where(parameter_shards > 1.0, zero3, np.where(gradient_shards > 1.0, zero2, zero01))

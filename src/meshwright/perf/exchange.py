@@ -48,6 +48,16 @@ class Exposed(Struct, frozen=True, kw_only=True):
     """What the last block of a forward sends at its end, which a recomputation that stops early leaves out."""
 
 
+class Beside(Struct, frozen=True, kw_only=True):
+    """Products of one block beside which its tensor-parallel communication runs backward; seconds."""
+
+    first_input: Array
+    """Input gradient of the product that reads the block's input."""
+    first_weight: Array
+    last_input: Array
+    """Input gradient of the product that writes the block's output: it needs the output's gradient of all tokens."""
+
+
 def nothing() -> Exposed:
     """No communication."""
     zero = array(0.0)
@@ -69,7 +79,7 @@ def hide(communication: Array, window: Array, ratio: Number) -> tuple[Array, Arr
 
 
 def tensor_s(
-    kind: LayerKind, case: Case, shape: WorkShape, groups: Groups, first_input: Array, first_weight: Array, products: Array,
+    kind: LayerKind, case: Case, shape: WorkShape, groups: Groups, beside: tuple[Beside, Beside], products: Array,
     *, overlap: Overlap,
 ) -> Exposed:
     """Tensor-parallel communication of one layer.
@@ -77,46 +87,61 @@ def tensor_s(
     With sequence parallelism each block gathers its input and reduce-scatters its output; backward does the reverse and
     gathers the input once more for the weight gradient (counted apart, in ``again``, where the implementation keeps it).
     Without, each block all-reduces once per direction. The second gather hides behind the input gradient and the reduction
-    behind the weight gradient (asynchronous TP). ``overlap.tensor`` tiles the forward's collectives with the products.
+    behind the weight gradient (asynchronous TP), each of its own block. ``overlap.tensor`` tiles the forward's collectives with
+    the products, and the gathering of the output's gradient with the input gradient of the block's last product.
     Mixture layers gather nothing for their routed experts. Query groups that are cut are gathered besides (``grouped_s``).
 
-    Symbols: payload 2 T h bytes; MLA gathers its latents instead of the hidden state, but not by ``distributed_tensors``.
+    Symbols: ``beside`` windows of the mixing and of the feed-forward block; payload 2 T h bytes, gathered in those that the
+             precision keeps of an input (``saved_input_bytes``); MLA gathers its latents instead of the hidden state, but not by
+             ``distributed_tensors``.
     Shapes:  the columns of ``shape``.
     Units:   s.
     Holds:   any TP, also across nodes.
-    Source:  Korthikanti et al. 2022 section 4.2; Megatron-Core layers.py (LinearWithGradAccumulationAndAsyncCommunication).
+    Source:  Korthikanti et al. 2022 section 4.2; Megatron-Core layers.py (LinearWithGradAccumulationAndAsyncCommunication); with
+             tiles Transformer Engine pytorch/module/base.py, initialize_ub: fprop and dgrad of proj and fc2 in rings or chunks,
+             dgrad and wgrad of qkv and fc1 in bulk; what is gathered is quantised before (distributed.py,
+             gather_along_first_dim with a quantizer), what is reduced is BF16; MindSpeed
+             mc2: all_gather_base_mm in the backward of row-parallel layers.
     """
     cluster, constants, group = case.cluster, case.calibration.constants, groups.tensor
     hidden, experts = case.model.hidden, kind.experts
     whole = case.implementation.distributed_tensors
-    blocks: list[float] = []
+    blocks: list[tuple[float, Beside]] = []
     if kind.mixes:
         alone = kind.attention is not None and kind.mixer is None and not whole
-        blocks.append(float(attention_input(kind.attention, hidden) if alone else hidden))  # type: ignore[arg-type]
+        width = float(attention_input(kind.attention, hidden) if alone else hidden)  # type: ignore[arg-type]
+        blocks.append((width, beside[0]))
     if (whole or not kind.parallel_block) and kind.has_block and (experts is None or experts.shared_width):
-        blocks.append(float(hidden))
+        blocks.append((float(hidden), beside[1]))
     sharded = shape.sequence_shards > 1.0
     forward = backward = slow_forward = slow_backward = regather = array(0.0)
     anew = case.implementation.gathers_again
     out = ELEMENT_BYTES * shape.tokens * hidden
     scatter, reduce = reduce_scatter_s(out, group, cluster, constants), all_reduce_s(out, group, cluster, constants)
-    for width in blocks:
-        gather = all_gather_s(ELEMENT_BYTES * shape.tokens * width, group, cluster, constants)
+    sent_bytes = min(ELEMENT_BYTES, case.training.precision.saved_input_bytes)
+    spread_s = all_gather_s(sent_bytes * shape.tokens * hidden, group, cluster, constants)
+    for width, window in blocks:
+        gather = all_gather_s(sent_bytes * shape.tokens * width, group, cluster, constants)
+        back = reduce_scatter_s(ELEMENT_BYTES * shape.tokens * width, group, cluster, constants)
         ahead = np.where(sharded, gather + scatter, reduce)
         if overlap.tensor:
             ahead, hidden_s = hide(ahead, products / len(blocks), constants.overlap_ratio)
             slow_forward = slow_forward + constants.contention_slowdown_scale_up * hidden_s
         forward = forward + ahead
+        spread = np.where(sharded, spread_s, 0.0)
+        if overlap.tensor:
+            spread, hidden_spread = hide(spread, window.last_input, constants.overlap_ratio)
+            slow_backward = slow_backward + constants.contention_slowdown_scale_up * hidden_spread
         if case.implementation.tensor_backward_overlap:
-            again, hidden_again = hide(np.where(sharded, gather, 0.0), first_input, constants.overlap_ratio)
-            last, hidden_last = hide(np.where(sharded, gather, reduce), first_weight, constants.overlap_ratio)
+            again, hidden_again = hide(np.where(sharded, gather, 0.0), window.first_input, constants.overlap_ratio)
+            last, hidden_last = hide(np.where(sharded, back, reduce), window.first_weight, constants.overlap_ratio)
             if not anew:
                 regather = regather + again + constants.contention_slowdown_scale_up * hidden_again
                 again, hidden_again = array(0.0), array(0.0)
             slow_backward = slow_backward + constants.contention_slowdown_scale_up * (hidden_again + hidden_last)
-            backward = backward + (np.where(sharded, scatter, 0.0) + again + last)
+            backward = backward + (spread + again + last)
         else:
-            backward = backward + np.where(sharded, scatter + (2.0 if anew else 1.0) * gather, reduce)
+            backward = backward + np.where(sharded, back + spread + (gather if anew else 0.0), reduce)
             regather = regather + (0.0 if anew else np.where(sharded, gather, 0.0))
     if case.implementation.cuts_query_groups and kind.attention is not None:
         forward, backward = (ahead + own for ahead, own in zip((forward, backward), grouped_s(kind.attention, case, shape, groups),
@@ -348,7 +373,8 @@ def expert_s(kind: LayerKind, case: Case, shape: WorkShape, groups: Groups, comp
     With ``overlap.expert`` the forward of one micro-batch is woven into the backward of another, so that the exchanges of both
     hide behind the compute of both: exposed = t - min(r t, W / 2) in each direction.
 
-    Symbols: i ``imbalance_ratio``; R routed copies of the rank; W ``compute``, forward and backward of the layer together.
+    Symbols: i ``imbalance_ratio``; R routed copies of the rank; W ``compute``, forward and backward of the layer together, with
+             what the device waits for its host.
     Shapes:  the columns of ``shape``.
     Units:   s.
     Holds:   dropless routing; micro-batches enough to pair (first forward and last backward of a step stay bare).

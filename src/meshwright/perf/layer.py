@@ -12,7 +12,7 @@ from meshwright.perf.arrays import Array, array
 from meshwright.perf.attention import core_pairs, core_widths, flash_attention_s, index_flops, index_loss_flops, is_detached
 from meshwright.perf.corrections import core_ratios, product_ratio
 from meshwright.perf.elementwise import launch_floor_s, memory_bound_s
-from meshwright.perf.exchange import collective_host_s, context_s, expert_s, imbalance_ratio, tensor_s
+from meshwright.perf.exchange import Beside, collective_host_s, context_s, expert_s, imbalance_ratio, tensor_s
 from meshwright.perf.fallback import fallback_attention_s
 from meshwright.perf.gemm import gemm_s, linear_s
 from meshwright.perf.messages import keeps_last_product
@@ -36,6 +36,12 @@ ALIGNED_ELEMENTS = 8
 """16-bit elements in the 16 bytes to which the operands of a batched product must be aligned for the matrix units."""
 
 
+BLOCK_OF = {"attention": "mixing", "mixer": "mixing", "mlp": "feed-forward", "shared": "feed-forward"}
+"""Part of a product -> the block whose communication runs beside it."""
+INDEXED = ("index queries", "index key and weights")
+"""Products that neither read nor write a block's whole width."""
+
+
 class Pieces(Struct, frozen=True, kw_only=True):
     """Device seconds of the operators of a layer, by sort of work; ``forward_of`` maps a recompute module to its forward."""
 
@@ -47,10 +53,8 @@ class Pieces(Struct, frozen=True, kw_only=True):
     elementwise_forward: Array
     elementwise_backward: Array
     cast: Array
-    first_input_gradient: Array
-    """Input gradient of the first projection, beside which the re-gathered input travels."""
-    first_weight_gradient: Array
-    """Weight gradient of the first projection, beside which the input gradient is reduced."""
+    beside: tuple[Beside, Beside]
+    """Of the mixing and of the feed-forward block, what their communication runs beside."""
     forward_of: dict[str, Array]
 
 
@@ -60,6 +64,9 @@ class LayerTime(Struct, frozen=True, kw_only=True):
     forward: Seconds
     backward: Seconds
     weight_gradient_s: Array
+    forward_window_s: Array
+    """What communication on other streams can hide behind: the device computes, or waits for its host."""
+    backward_window_s: Array
     regather_s: Array
     """Gathering in backward what sequence parallelism cut, where only the module ``comm`` does."""
     exchange_s: Array
@@ -254,8 +261,9 @@ def layer_pieces(kind: LayerKind, case: Case, shape: WorkShape) -> Pieces:
     forward_of: dict[str, Array] = {}
     forward = input_gradient = weight_gradient = cast = array(0.0)
     products = _products(kind, case, shape)
-    first_input = first_weight = array(0.0)
-    for number, product in enumerate(products):
+    windows = {part: [array(0.0)] * 3 for part in BLOCK_OF.values()}
+    begun: set[str] = set()
+    for product in products:
         once, behind = product_s(product, case, "forward"), product_s(product, case, "input")
         forward = forward + once
         input_gradient = input_gradient if product.detached else input_gradient + behind
@@ -263,8 +271,11 @@ def layer_pieces(kind: LayerKind, case: Case, shape: WorkShape) -> Pieces:
         weight = array(0.0) if frozen else product_s(product, case, "weight")
         if not frozen:
             weight_gradient = weight_gradient + weight + accumulation_s(product, case)
-        if not number:
-            first_input, first_weight = behind, weight
+        if (block := BLOCK_OF.get(product.part)) and product.name not in INDEXED:
+            if block not in begun:
+                windows[block][:2] = behind, weight
+            begun.add(block)
+            windows[block][2] = behind
         cast = cast + cast_s(product, case)
     core_forward, core_backward = attention_core_s(kind, case, shape)
     forward_of[ATTENTION_CORE] = core_forward
@@ -295,9 +306,15 @@ def layer_pieces(kind: LayerKind, case: Case, shape: WorkShape) -> Pieces:
         products_forward=forward, products_input=input_gradient, products_weight=weight_gradient,
         attention_forward=core_forward, attention_backward=core_backward,
         elementwise_forward=ahead, elementwise_backward=behind, cast=cast,
-        first_input_gradient=first_input, first_weight_gradient=first_weight,
+        beside=(_beside(windows["mixing"]), _beside(windows["feed-forward"])),
         forward_of=forward_of,
     )
+
+
+def _beside(window: list[Array]) -> Beside:
+    """First input gradient, its weight gradient, last input gradient."""
+    first_input, first_weight, last_input = window
+    return Beside(first_input=first_input, first_weight=first_weight, last_input=last_input)
 
 
 def kernels(kind: LayerKind, case: Case, shape: WorkShape, context_kind: ContextKind) -> tuple[Array, Array]:
@@ -335,29 +352,23 @@ def layer_time(
 ) -> LayerTime:
     """Forward and backward of one layer for one micro-batch, with what communication leaves exposed.
 
+        window = compute + wait for the host;   compute alone where every launch is waited for, or the device is the host
+
     Shapes:  the columns of ``shape``.
     Units:   s.
-    Source:  ``layer_pieces`` and ``perf.exchange``.
+    Holds:   an idle device hides what travels as a busy one does, so slower operators never make a step shorter.
+    Source:  ``layer_pieces`` and ``perf.exchange``; collectives run on streams of their own (CUDA C++ Programming Guide, streams).
     """
     pieces, constants = layer_pieces(kind, case, shape), case.calibration.constants
     implementation = case.implementation
     kernels_forward, kernels_backward = kernels(kind, case, shape, context_kind)
-    tensor = tensor_s(kind, case, shape, groups, pieces.first_input_gradient, pieces.first_weight_gradient,
-                      pieces.products_forward, overlap=overlap)
+    tensor = tensor_s(kind, case, shape, groups, pieces.beside, pieces.products_forward, overlap=overlap)
     context = context_s(kind, case, shape, groups, pieces.attention_forward, pieces.attention_backward, context_kind=context_kind)
     ahead = pieces.products_forward + pieces.attention_forward + pieces.elementwise_forward + pieces.cast / 3.0
     behind = pieces.products_input + pieces.products_weight + pieces.attention_backward + pieces.elementwise_backward
     behind = behind + pieces.cast * (2.0 / 3.0)
     ahead = ahead + kernels_forward * constants.kernel_gap_s + tensor.slowdown_forward
     behind = behind + kernels_backward * constants.kernel_gap_s + tensor.slowdown_backward
-    expert = expert_s(kind, case, shape, groups, ahead + behind, overlap=overlap)
-    ahead, behind = ahead + expert.slowdown_forward, behind + expert.slowdown_backward
-    busy_forward = ahead + tensor.forward + context.forward + expert.forward
-    busy_backward = behind + tensor.backward + context.backward + expert.backward
-    options = {
-        "graphs": implementation.cuda_graphs, "blocking": implementation.blocking_launches,
-        "synchronous": case.cluster.device.synchronous,
-    }
     pace = array(constants.plain_host_ratio if case.launch.plain_host else 1.0)
     waits = kind.experts is not None and implementation.expert_host_sync and not implementation.cuda_graphs
     sync = array(constants.expert_sync_s) if waits else array(0.0)
@@ -368,16 +379,33 @@ def layer_time(
     behind_host = routing + implementation.collectives_backward * each
     if implementation.units is not None:
         ahead_host, behind_host = ahead_host + unit_host_s(case), behind_host + unit_host_s(case)
+
+    def waits_s(device_s: Array, count: Array, collectives_s: Array) -> Array:
+        return launch_floor_s(
+            device_s, count, constants, collectives_s=collectives_s, pace=pace, graphs=implementation.cuda_graphs,
+            blocking=implementation.blocking_launches, synchronous=case.cluster.device.synchronous,
+        )
+
+    idles = not implementation.blocking_launches and not case.cluster.device.synchronous
+    woven = ahead + behind
+    if idles:
+        woven = woven + waits_s(ahead, kernels_forward, ahead_host) + waits_s(behind, kernels_backward, behind_host)
+    expert = expert_s(kind, case, shape, groups, woven, overlap=overlap)
+    ahead, behind = ahead + expert.slowdown_forward, behind + expert.slowdown_backward
+    busy_forward = ahead + tensor.forward + context.forward + expert.forward
+    busy_backward = behind + tensor.backward + context.backward + expert.backward
+    wait_forward = sync + waits_s(busy_forward, kernels_forward, ahead_host)
+    wait_backward = waits_s(busy_backward, kernels_backward, behind_host)
     return LayerTime(
         forward=seconds(
-            compute=ahead, tensor=tensor.forward, context=context.forward, expert=expert.forward,
-            host=sync + launch_floor_s(busy_forward, kernels_forward, constants, collectives_s=ahead_host, pace=pace, **options),
+            compute=ahead, tensor=tensor.forward, context=context.forward, expert=expert.forward, host=wait_forward,
         ),
         backward=seconds(
-            compute=behind, tensor=tensor.backward, context=context.backward, expert=expert.backward,
-            host=launch_floor_s(busy_backward, kernels_backward, constants, collectives_s=behind_host, pace=pace, **options),
+            compute=behind, tensor=tensor.backward, context=context.backward, expert=expert.backward, host=wait_backward,
         ),
         weight_gradient_s=pieces.products_weight,
+        forward_window_s=ahead + wait_forward if idles else ahead,
+        backward_window_s=behind + wait_backward if idles else behind,
         regather_s=tensor.again,
         exchange_s=context.again,
         left_out=left_out(kind, case, shape, tensor.last),

@@ -152,10 +152,11 @@ def units_exposed_s(
 ) -> Array:
     """Seconds that sharded units add to a step.
 
-        F hide(gather, forward) + B hide(gather, backward) + S hide(scatter, backward) + hide(reduce, backward) + last unit
+        F hide(gather, forward) + B hide(gather, backward) + S hide(scatter, backward') + hide(reduce, backward'') + last unit
         + slowdown x hidden + (F + B) copies + S copies + [waits] (copies + (m - 1) sum) + (S - 1) shard sum + owners
 
-    Symbols: F, B gathers of the forward and the backward; S reductions; hide(t, w) = t - min(r t, w).
+    Symbols: F, B gathers of the forward and the backward; S reductions; hide(t, w) = t - min(r t, w);
+             ', '' what gathers, and gathers and scatters, leave of a window.
     Shapes:  everything broadcasts.
     Units:   s.
     Holds:   copies hide behind nothing; the host time of units is among what layers cost.
@@ -169,8 +170,9 @@ def units_exposed_s(
     window_g = backward_s if parameter_overlap else none
     ahead, hidden_f = hide(times.gather_s, window_f, ratio)
     again, hidden_g = hide(times.gather_s, window_g, ratio)
-    each, hidden_s = hide(times.scatter_s, window_b, ratio)
-    rest, hidden_r = hide(times.reduce_s, window_b, ratio)
+    gathered = np.where(counts.backward_gathers > 0.0, hidden_g, 0.0)
+    each, hidden_s = hide(times.scatter_s, np.maximum(0.0, window_b - gathered), ratio)
+    rest, hidden_r = hide(times.reduce_s, np.maximum(0.0, window_b - gathered - hidden_s), ratio)
     first = np.where(np.asarray(parameter_overlap) & (times.units > 0.0), hidden_f / np.maximum(1.0, times.units), none)
     tail = np.where(gradient_overlap, np.minimum(times.last_s, hidden_s + hidden_r), none)
     messages = counts.forward_gathers * (ahead + first) + counts.backward_gathers * again + counts.scatters * each + rest + tail

@@ -97,6 +97,21 @@ def message_stall_s(pipeline_parallel: Number, load: Load, constants: Constants)
     return stalled_share(load, constants) * all_stalled_s(pipeline_parallel, load.num_microbatches, constants)
 
 
+def chance_stall_s(pipeline_parallel: Number, load: Load, constants: Constants) -> Array:
+    """Time that messages which no known cause makes stall add to a step on average, as now and then all of them do.
+
+        p (1 - s) A [P > 1, nodes > 1]
+
+    Symbols: p ``stall_chance``; s ``stalled_share``; A ``all_stalled_s``.
+    Shapes:  everything broadcasts.
+    Units:   s.
+    Holds:   what ``message_stall_s`` holds for: the mean of two times, of which a run takes one.
+    Source:  the mean of s A with probability 1 - p and A with p; docs/nanotron-stalls.md.
+    """
+    free = np.where(load.nodes > 1.0, 1.0 - stalled_share(load, constants), 0.0)
+    return constants.stall_chance * free * all_stalled_s(pipeline_parallel, load.num_microbatches, constants)
+
+
 def all_stalled_s(pipeline_parallel: Number, num_microbatches: Number, constants: Constants) -> Array:
     """Time that messages add to a step of which every one stalls.
 

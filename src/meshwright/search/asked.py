@@ -116,4 +116,4 @@ class Asked(Struct):
         if len(kept) == CHUNKINGS or last.virtual_stages == 1 or chunks in {other.layout.virtual_stages for other in kept}:
             return False
         unlike = len({layers for chunk in split_of(self.case, last) for layers in chunk}) > 1
-        return unlike and each.step_s < min(self.estimate(other.layout).step_s for other in kept)
+        return unlike and each.step_s < min(self.estimate(other.layout).mean_step_s for other in kept)

@@ -39,7 +39,7 @@ NEAR_RATIOS = (1.0, 1.1, 1.25, 1.6)
 
 
 class Candidate(Struct, frozen=True, kw_only=True):
-    """A layout with its step time and reserved bytes."""
+    """A layout with its step, on average over the times that its runs take, and its reserved bytes."""
 
     layout: Layout
     step_s: float
@@ -111,7 +111,7 @@ class Finalists:
     def add(self, rows: Rows) -> None:
         """Look at evaluated rows."""
         fits = rows.reserved_bytes <= self.capacity_bytes
-        key = self._key(rows.step_s, rows.reserved_bytes)
+        key = self._key(rows.mean_s, rows.reserved_bytes)
         self._best = self._kept(rows, key, fits, self._best, self.keep)
         self.seen = max(self.seen, int(rows.order.max()) + 1)
         if self.near_wanted:
@@ -148,7 +148,7 @@ class Finalists:
         return np.asarray(beyond & (over | beaten))
 
     def expected_s(self, candidate: Candidate) -> float:
-        """The step of a candidate over the probability that it fits."""
+        """The mean step of a candidate over the probability that it fits."""
         return float(self._key(np.array([candidate.step_s]), np.array([candidate.reserved_bytes]))[0])
 
     def _figure(self, step_s: Floats, reserved_bytes: Floats) -> Floats:
@@ -195,7 +195,7 @@ class Finalists:
         """Keep what is not dominated in step time and reserved bytes."""
         index = np.flatnonzero(fits)
         if len(index) and len(self._front):
-            place = np.searchsorted(self._front.step_s, rows.step_s[index], side="right") - 1
+            place = np.searchsorted(self._front.step_s, rows.mean_s[index], side="right") - 1
             bar = np.where(place >= 0, self._front.reserved_bytes[place], np.inf)
             index = index[rows.reserved_bytes[index] <= bar]
         if not len(index):
@@ -210,7 +210,7 @@ class Finalists:
         at, columns = rows.at[index], (rows.mb, rows.vp, rows.zero, rows.shards, rows.treatment)
         knobs = [*(rows.meshes[name][at] for name in MESH), *(column[index] for column in columns), schedule]
         return Pool(
-            knobs=np.stack(knobs), step_s=rows.step_s[index], reserved_bytes=rows.reserved_bytes[index], order=rows.order[index]
+            knobs=np.stack(knobs), step_s=rows.mean_s[index], reserved_bytes=rows.reserved_bytes[index], order=rows.order[index]
         )
 
     def _candidates(self, pool: Pool) -> list[Candidate]:

@@ -75,6 +75,8 @@ class Rows(Struct, frozen=True, kw_only=True):
     order: Ints
     """Place in the enumeration of the grid, whatever order it is evaluated in."""
     step_s: Floats
+    mean_s: Floats
+    """The step on average over the times that runs of a layout take; never less than ``step_s``."""
     reserved_bytes: Floats
 
     def __len__(self) -> int:
@@ -90,7 +92,8 @@ class Rows(Struct, frozen=True, kw_only=True):
         return Rows(
             meshes=self.meshes, at=self.at[index], mb=self.mb[index], vp=self.vp[index],
             zero=self.zero[index], shards=self.shards[index], treatment=self.treatment[index], schedule=self.schedule,
-            order=self.order[index], step_s=self.step_s[index], reserved_bytes=self.reserved_bytes[index],
+            order=self.order[index], step_s=self.step_s[index], mean_s=self.mean_s[index],
+            reserved_bytes=self.reserved_bytes[index],
         )
 
 
@@ -309,7 +312,8 @@ class Grid:
         return Rows(
             meshes=self.legal.mesh, at=at[inner], mb=self.sizes[pairs.place[piece.pair]][inner], vp=vp[inner],
             zero=states.zero[outer], shards=states.shards[outer], treatment=piece.treatment[inner], schedule=settings.schedule,
-            order=self._order(number, at, piece)[inner] + option, step_s=time.step_s, reserved_bytes=reserved,
+            order=self._order(number, at, piece)[inner] + option, step_s=time.step_s, mean_s=time.mean_s,
+            reserved_bytes=reserved,
         )
 
     def _order(self, schedule: int, at: Ints, piece: _Piece) -> Ints:

@@ -209,7 +209,7 @@ def better_layouts(case: Case, features: Features, own: Estimate, options: Searc
     bar, better = value(own, options.objective), 0
     for rows in evaluate_grid(space, Counts(rejected=Counter()), overlap=overlap):
         key = column(
-            case, options.objective, step_s=rows.step_s, reserved_bytes=rows.reserved_bytes, devices=own.layout.world
+            case, options.objective, step_s=rows.mean_s, reserved_bytes=rows.reserved_bytes, devices=own.layout.world
         )
         better += int(((key < bar) & (rows.reserved_bytes <= case.capacity_bytes)).sum())
     return better

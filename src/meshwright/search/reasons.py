@@ -22,10 +22,7 @@ def reasons(case: Case, estimate: Estimate, winner: Estimate | None) -> tuple[st
         worse = _largest_loss(estimate, winner)
         lines.append(f"{percent(step / winner.step_s - 1)} slower than the first" + (f", mostly {worse}" if worse else ""))
     elif winner is not None and winner.expected_step_s < estimate.expected_step_s:
-        lines.append(
-            f"{percent(1 - step / winner.step_s)} less time than the first where it fits, but it fits with"
-            f" {percent(estimate.memory_fit_probability, 0)} probability instead of {percent(winner.memory_fit_probability, 0)}"
-        )
+        lines.append(_risk(estimate, winner))
     domain = case.cluster.scale_up_devices
     if layout.tensor_parallel > 1:
         within = layout.tensor_parallel <= case.cluster.devices_per_node
@@ -77,3 +74,16 @@ def _largest_loss(estimate: Estimate, winner: Estimate) -> str:
     other = {term.name: term.value for term in winner.terms}
     name, loss = max(((name, value - other.get(name, 0.0)) for name, value in own.items()), key=lambda item: item[1])
     return f"{name} (+{percent(loss / winner.step_s)})" if loss > 0 else ""
+
+
+def _risk(estimate: Estimate, winner: Estimate) -> str:
+    """Why a plan that takes less time is expected to take more: it may not fit, or it stalls by chance."""
+    less = percent(1 - estimate.step_s / winner.step_s)
+    mine, other = estimate.memory_fit_probability, winner.memory_fit_probability
+    fits = f"it fits with {percent(mine, 0)} probability instead of {percent(other, 0)}"
+    if estimate.chance_s / estimate.step_s <= winner.chance_s / winner.step_s:
+        return f"{less} less time than the first where it fits, but {fits}"
+    stalls = f"pipeline messages that stall by chance add {percent(estimate.chance_s / estimate.step_s)} on average"
+    if mine >= other:
+        return f"{less} less time than the first in most runs, but {stalls}"
+    return f"{less} less time than the first in most runs where it fits, but {stalls}, and {fits}"

@@ -9,7 +9,7 @@ from msgspec import Struct, field
 
 from meshwright.domain.layout import Full, NoRecompute, Selective
 from meshwright.estimate.evaluate import split_of
-from meshwright.estimate.many import evaluate_many
+from meshwright.estimate.many import price_many
 from meshwright.estimate.split import even_split
 from meshwright.search.finalists import Candidate
 from meshwright.search.legality import layout_refusals
@@ -84,9 +84,9 @@ def fitting(space: Space, found: Sequence[Layout], *, known: set[Layout], after:
     """Of some layouts those that fit and are not known yet, evaluated; ``after``: where the enumeration has ended."""
     if not found:
         return []
-    step_s, reserved = evaluate_many(space.case, found)
+    _, mean_s, reserved = price_many(space.case, found)
     return [
-        Candidate(layout=layout, step_s=float(step_s[i]), reserved_bytes=float(reserved[i]), order=after + i)
+        Candidate(layout=layout, step_s=float(mean_s[i]), reserved_bytes=float(reserved[i]), order=after + i)
         for i, layout in enumerate(found)
         if reserved[i] <= space.case.capacity_bytes and layout not in known
     ]

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from meshwright.estimate.certainty import expected_s
-from meshwright.estimate.many import evaluate_many
+from meshwright.estimate.many import price_many
 from meshwright.judging.finding import Ruling, ratio, size
 from meshwright.judging.neighbours import shard_ranks, shards
 from meshwright.judging.predicates import SAME_RATIO, against, contest, does_not_apply, judges, speed
@@ -41,7 +41,7 @@ def unsaturated_sharding(facts: Facts, _: Rule) -> Ruling:
         return does_not_apply(facts, f"{ranks} data-parallel ranks have no divisor between 1 and themselves")
     stage = max(1, layout.zero_stage)
     layouts = [replace(layout, **shards(stage, k)) for k in (*groups, ranks)]  # type: ignore[arg-type]
-    times, reserved = evaluate_many(facts.case, layouts)
+    _, times, reserved = price_many(facts.case, layouts)
     expected = expected_s(facts.case, times, reserved)
     fitting = [
         (float(t), k) for t, k, bytes_ in zip(expected[:-1], groups, reserved[:-1], strict=True)

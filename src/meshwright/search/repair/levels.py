@@ -47,7 +47,7 @@ class Target(Value, frozen=True, kw_only=True):
         """Whether memory is part of the wish."""
         return not isinstance(self.wish, Legal)
 
-    def cost(self, case: Case, step_s: Floats, needed_bytes: Floats) -> Floats:
+    def cost(self, case: Case, mean_s: Floats, needed_bytes: Floats) -> Floats:
         """Expected step time; of what does not fit, many times that.
 
         Units:   s.
@@ -55,7 +55,7 @@ class Target(Value, frozen=True, kw_only=True):
         Source:  ``estimate.certainty.expected_s``.
         """
         likened = needed_bytes * (case.capacity_bytes / max(self.bound_bytes, 1.0))
-        return expected_s(case, step_s, likened) * np.where(needed_bytes <= self.bound_bytes, 1.0, UNFIT)
+        return expected_s(case, mean_s, likened) * np.where(needed_bytes <= self.bound_bytes, 1.0, UNFIT)
 
     def gap_bytes(self, each: Estimate) -> float:
         """What the tightest stage of an estimate lacks; negative where there is room."""
@@ -102,13 +102,13 @@ def level(given: Given, table: tuple[Knob, ...], target: Target, edits: int) -> 
     allowed = len(rows)
     if edits > 1 and target.must_fit:
         rows = rows.take(possible(rows, target))
-    step_s, needed = evaluated(rows, target.extra)
+    step_s, mean_s, needed = evaluated(rows, target.extra)
     good = (needed <= target.bound_bytes) | (not target.must_fit)
     if target.step_s is not None:
         good &= step_s <= target.step_s * (1.0 + SLACK)
     return Level(
         edits=edits, combinations=codes.shape[1], legal=allowed, rows=rows, step_s=step_s, needed_bytes=needed,
-        cost=target.cost(given.case, step_s, needed), good=np.asarray(good),
+        cost=target.cost(given.case, mean_s, needed), good=np.asarray(good),
     )
 
 
@@ -126,6 +126,6 @@ def possible(rows: Settled, target: Target) -> Bools:
     codes = rows.codes[:, counted].copy()
     codes[place] = values.index(Full())
     first, other_of = distinct(list(codes))
-    _, needed = evaluated(settle(rows.given, rows.table, codes[:, first]), target.extra)
+    _, _, needed = evaluated(settle(rows.given, rows.table, codes[:, first]), target.extra)
     found[counted] = (needed <= target.bound_bytes)[other_of]
     return found

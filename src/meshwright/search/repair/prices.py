@@ -51,14 +51,14 @@ def part_of(stage: int, stages: int) -> str:
     return "all" if stages == 1 else "first" if stage == 0 else "last" if stage == stages - 1 else "between"
 
 
-def evaluated(settled: Settled, extra: Extra) -> tuple[Floats, Floats]:
-    """Step time, and what the tightest stage needs with what comes on top.
+def evaluated(settled: Settled, extra: Extra) -> tuple[Floats, Floats, Floats]:
+    """Step time, its mean over the times that runs take, and what the tightest stage needs with what comes on top.
 
-    Shapes:  n candidates -> two columns of n.
-    Units:   s, bytes.
+    Shapes:  n candidates -> three columns of n.
+    Units:   s, s, bytes.
     Source:  ``estimate.evaluate.evaluate_columns``.
     """
-    step_s, needed = np.zeros(len(settled)), np.zeros(len(settled))
+    step_s, mean_s, needed = (np.zeros(len(settled)) for _ in range(3))
     words = ("schedule", "context", "offload", "recompute", "layers")
     first, shape_of = distinct([*(settled.code(word) for word in words), settled.numbers["vp"], settled.numbers["pp"]])
     layouts = [settled.pipeline(int(index)) for index in first]
@@ -80,8 +80,9 @@ def evaluated(settled: Settled, extra: Extra) -> tuple[Floats, Floats]:
         for begin in range(0, len(rows), CHUNK):
             part = rows[begin : begin + CHUNK]
             composition = take_columns(table, where[shape_of[part]])
-            step_s[part], needed[part] = _costs(settled, part, structs.replace(common, treatments=treatments), composition, extra)
-    return step_s, needed
+            own = structs.replace(common, treatments=treatments)
+            step_s[part], mean_s[part], needed[part] = _costs(settled, part, own, composition, extra)
+    return step_s, mean_s, needed
 
 
 def _spread(composition: Composition, own: Sequence[Treatment], treatments: Sequence[Treatment]) -> Composition:
@@ -95,10 +96,12 @@ def _spread(composition: Composition, own: Sequence[Treatment], treatments: Sequ
     return structs.replace(composition, counts=spread(composition.counts), uneven=uneven)
 
 
-def _costs(settled: Settled, part: Ints, settings: Settings, composition: Composition, extra: Extra) -> tuple[Floats, Floats]:
+def _costs(
+    settled: Settled, part: Ints, settings: Settings, composition: Composition, extra: Extra
+) -> tuple[Floats, Floats, Floats]:
     """Some candidates of the same settings."""
     degrees = Degrees.of({word: column[part] for word, column in settled.numbers.items()})
     found = evaluate_columns(settled.given.case, settings, degrees, composition)
     on_top = extra.on(composition.embedding > 0.0, composition.head > 0.0, degrees.pipeline_parallel)
     needed = np.where(composition.multiplicity > 0.0, found.memory.reserved_bytes + on_top, 0.0).max(axis=0)
-    return np.asarray(found.time.step_s), np.asarray(needed)
+    return np.asarray(found.time.step_s), np.asarray(found.time.mean_s), np.asarray(needed)
