@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from meshwright.catalog.calibrations import calibration_table, freedoms, held_out_provenance, table_text
 from meshwright.domain.calibration import CalibrationTable
-from meshwright.evidence.fit.calibrate import Outside, outside, table
+from meshwright.evidence.fit.calibrate import Outside, outside, table, unseen_effects
 from meshwright.evidence.fit.linear import Runs
 from meshwright.evidence.fit.pooling import ceilings_of, pooling
 from meshwright.evidence.fit.solve import Fit, _shares, phases_of, refit
@@ -29,9 +29,6 @@ from meshwright.evidence.rows.groups import folds
 from meshwright.evidence.rows.reading import read_runs
 from meshwright.evidence.rows.run import Run
 from meshwright.evidence.rows.table import shipped_table
-
-UNSEEN = Unseen(step=0.98, memory=0.71, launch={"natural routing": 0.45, "plain": 1.96})
-"""How much wider intervals of unseen frameworks and launches are: part of a calibration, without effect on those that have runs."""
 
 
 @dataclass(frozen=True)
@@ -52,19 +49,20 @@ class LeftOut:
         return sha256(f"{known}{table_text(calibration_table('shipped'))}".encode()).hexdigest()[:12]
 
     @cached_property
-    def fit(self) -> tuple[Fit, Outside]:
-        """The fit with its out-of-fold predictions."""
+    def fit(self) -> tuple[Fit, Outside, Unseen]:
+        """The fit with its out-of-fold predictions, and what says how wide intervals of the unseen are."""
 
-        def made() -> tuple[Fit, Outside]:
+        def made() -> tuple[Fit, Outside, Unseen]:
             whole = shipped_fit(self.runs)
-            return whole, outside(whole, np.array(folds([run.row for run in self.runs], "grouped")))[0]
+            held, _ = outside(whole, np.array(folds([run.row for run in self.runs], "grouped")))
+            return whole, held, unseen_effects(whole, held)
 
-        return kept(self.cache / f"fit-{self.stamp}.pickle", made)  # type: ignore[no-any-return]
+        return kept(self.cache / f"whole-{self.stamp}.pickle", made)  # type: ignore[no-any-return]
 
     def without(self, members: Sequence[bool], name: str) -> CalibrationTable:
         """A calibration that has not seen these rows."""
-        (whole, held), rest = self.fit, ~np.array(members, dtype=bool)
-        return table(whole, refit(whole, rest), held, rest, UNSEEN, name=f"without {name}", version="0", provenance={})
+        (whole, held, unseen), rest = self.fit, ~np.array(members, dtype=bool)
+        return table(whole, refit(whole, rest), held, rest, unseen, name=f"without {name}", version="0", provenance={})
 
     def predicted_without(self, members: Sequence[bool]) -> NDArray[np.float64]:
         """log step of every run by the linear model of a fit that has not seen these rows."""

@@ -67,7 +67,7 @@ class Told:
 def told(cache: Path) -> list[Told]:
     """Every recorded pipeline between nodes of the corpus for which both times are known and differ."""
     left_out = LeftOut(cache)
-    (_, held), runs, found = left_out.fit, left_out.runs, []
+    (_, held, _), runs, found = left_out.fit, left_out.runs, []
     case_of = predictor_of(calibration_table("shipped"))
     for index, run in enumerate(runs):
         if not run.case.implementation.message_handshake or run.step_s is None or run.layout.pipeline_parallel == 1:

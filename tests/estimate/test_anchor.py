@@ -13,7 +13,7 @@ from meshwright.api import make_case
 from meshwright.domain.layout import Layout
 from meshwright.errors import InputError
 from meshwright.estimate import estimate
-from meshwright.estimate.anchor import FIXED, MULTIPLE, OWN, SHARED, Probe, anchored, inferred
+from meshwright.estimate.anchor import FIXED, MULTIPLE, SHARED, Probe, anchored, inferred
 
 CASE = make_case("llama3-8b", "dgx-h100", global_batch_sequences=64, sequence_tokens=8192)
 LAYOUT = Layout(
@@ -101,7 +101,7 @@ def test_what_another_run_says_is_conditioning_by_hand(share, states, error):
     known = replace(known, peak_bytes=known.predicted.allocated_bytes + error * (v1 := share * activations(memory)))
     s1, s2, v2 = states * held(memory), held(memory), activations(memory)
     cov = SHARED * (MULTIPLE**2 * v1 * v2 + FIXED**2 * s1 * s2)
-    one, two = ((MULTIPLE * v) ** 2 + (FIXED * s) ** 2 + (OWN * (v + s)) ** 2 for v, s in ((v1, s1), (v2, s2)))
+    one, two = ((MULTIPLE * v) ** 2 + (FIXED * s) ** 2 for v, s in ((v1, s1), (v2, s2)))
     (mean,), (left,) = inferred([memory], [known])
     assert mean == pytest.approx(cov / one * error * v1, rel=1e-6, abs=1.0)
     assert left == pytest.approx((two - cov**2 / one) ** 0.5, rel=1e-6)

@@ -25,15 +25,14 @@ if TYPE_CHECKING:
 
 SUREST = 1e-6
 """No width is smaller: a step is never measured more precisely."""
-MULTIPLE, FIXED, OWN, SHARED = 0.31, 0.17, 0.018, 0.91
-"""How far measured peaks are from predicted ones, as shares of the activations and the working set, of the states, and of both;
-and how much of the first two another layout of the same model has, too. Fitted once to 419 pairs of recorded runs of nanotron, by
-a script that is lost. ``python -m benchmarks.anchor_constants`` fits them to all pairs of today's corpus and fits: other shares,
-nearly the same predictions (docs/few-shot.md, *Constants of anchored memory*).
-"""
-NINETY = 2.8
-"""Half-width of an interval of 0.9 in standard deviations of these errors, whose tails are heavy: the conformal quantile of pairs
-of models that the four shares were not fitted to."""
+MULTIPLE, FIXED, SHARED = 0.276, 0.151, 0.854
+"""How far measured peaks are from predicted ones, as shares of the activations and the working set and of the states, and how much
+of both another layout of the same model has, too: the likeliest under heavy tails of 638 pairs of recorded runs of nanotron, whose
+hundreds of such pairs no other source has. ``python -m benchmarks.anchor_constants`` (docs/few-shot.md, *Constants of anchored
+memory*)."""
+NINETY = 3.60
+"""Half-width of an interval of 0.9 in units of these shares, whose tails are heavy: what holds nine of ten pairs of models that the
+shares were not fitted to, by the same command."""
 LEAST_RATIO = 0.1
 """Of activations: a probe never takes away more of them than so much. Our judgement."""
 
@@ -109,9 +108,9 @@ def inferred(stages: Sequence[StageMemory], probes: Sequence[Probe]) -> tuple[li
     """What peaks of other layouts say of the stages of a plan: the mean of their error, and its standard deviation.
 
         d = peak - predicted;   Cov(d_i, d_j) = r (m^2 v_i v_j + f^2 s_i s_j)   for i other than j
-        Var(d_i) = m^2 v_i^2 + f^2 s_i^2 + o^2 (v_i + s_i)^2;   conditioned on the probes
+        Var(d_i) = m^2 v_i^2 + f^2 s_i^2;   conditioned on the probes
 
-    Symbols: v activations and working set, s states of a layout; m ``MULTIPLE``, f ``FIXED``, o ``OWN``, r ``SHARED``.
+    Symbols: v activations and working set, s states of a layout; m ``MULTIPLE``, f ``FIXED``, r ``SHARED``.
     Shapes:  one number a stage.
     Units:   bytes.
     Holds:   a probe with few activations says little of a plan with many: its difference may as well be fixed.
@@ -120,7 +119,7 @@ def inferred(stages: Sequence[StageMemory], probes: Sequence[Probe]) -> tuple[li
     memory = [*(probe.predicted for probe in probes), *stages]
     varying, states = (np.array([count(each) for each in memory]) for count in (_varying, _states))
     cov = SHARED * (MULTIPLE**2 * np.outer(varying, varying) + FIXED**2 * np.outer(states, states))
-    np.fill_diagonal(cov, np.square(MULTIPLE * varying) + np.square(FIXED * states) + np.square(OWN * (varying + states)))
+    np.fill_diagonal(cov, np.diag(cov) / SHARED)
     known = len(probes)
     shown = np.array([probe.peak_bytes - probe.predicted.allocated_bytes for probe in probes])
     gain = np.linalg.solve(cov[:known, :known], cov[:known, known:]).T

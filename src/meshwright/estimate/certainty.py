@@ -26,7 +26,8 @@ LEVEL = 0.9
 MFU_BANDS = (0.02, 0.05, 0.10, 0.20, 0.30, 0.40)
 NODE_BANDS = (1, 8, 31)
 STRANGE_STEP, STRANGE_MEMORY = (0.85, 1.25), (0.55, 0.55)
-"""A device, and a family of devices, left out of the fit whole: how much wider intervals must be, relative to a framework left out.
+"""A device, and a family of devices, left out of the fit whole: how much wider intervals must be, relative to a framework left out
+(the effects of a framework and of its cells together).
 
 Upper quartiles over the corpus, step time: device 0.83, family 1.23, framework 0.98 (logs); memory: device 0.38, framework 0.71,
 families too few to tell.
@@ -168,17 +169,19 @@ def unseen_device(
 ) -> float:
     """How much wider an interval is for a device that no run had, as a log; nought where it has runs.
 
-        u = share u_framework;   u_framework the effect of a framework without runs
+        u = max(0, share (u_framework + u_cell) - u_cell)
 
-    Symbols: ``of_device`` the share where other devices of the family have runs, ``of_family`` where none has.
-    Holds:   once: where the framework has no runs either, its own effect is in the regime already. Nothing is judged without
-             counts of runs (``seen`` is empty).
+    Symbols: u_framework, u_cell the effects of a framework and of a cell without runs; ``of_device`` the share where other
+             devices of the family have runs, ``of_family`` where none has.
+    Holds:   once: a device without runs has no cell with runs, whose effect is in the regime already; where the framework has no
+             runs either, so is its own. Nothing is judged without counts of runs (``seen`` is empty).
     Source:  ``STRANGE_STEP``.
     """
     frameworks = scale.effects.get("framework", {})
     if known.seen.get("device", 1) or features.get("framework") not in frameworks:
         return 0.0
-    return frameworks.get(OTHER, 0.0) * (of_device if known.seen.get("family", 0) else of_family)
+    cell, share = scale.effects.get("cell", {}).get(OTHER, 0.0), of_device if known.seen.get("family", 0) else of_family
+    return max(0.0, share * (frameworks.get(OTHER, 0.0) + cell) - cell)
 
 
 def expected_s(case: Case, step_s: Array, reserved_bytes: Array) -> Array:

@@ -1,5 +1,6 @@
 """The fit finds constants that made the runs, borrows from kin, shrugs at mistaken rows, and says how sure it is."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -17,7 +18,8 @@ from meshwright.evidence.fit.fitters import Pooled
 from meshwright.evidence.fit.own import added, calibrate_on_top
 from meshwright.evidence.fit.pooling import ceilings_of, pooling
 from meshwright.evidence.fit.solve import _shares, fit, refit
-from meshwright.evidence.fit.spread import Unseen, conformal_quantile, fit_curve, fit_scale
+from meshwright.evidence.fit.spread import Elsewhere, Unseen, conformal_quantile, fit_curve, fit_scale, weighted_quantile
+from meshwright.evidence.rows.groups import folds
 from meshwright.evidence.rows.row import Row, row_of
 from meshwright.evidence.rows.run import run
 
@@ -269,11 +271,19 @@ def test_a_conformal_quantile_covers_its_own_scores(scores: list[float]) -> None
     assert (values <= limit).mean() >= 0.9
 
 
+def elsewhere(spread: float) -> Elsewhere:
+    """Sixty runs of six sources, of cells that nobody else has."""
+    return Elsewhere(
+        residuals=np.random.default_rng(9).normal(0.0, spread, 60), features=[{"framework": "a", "cell": "*"}] * 60,
+        weights=np.ones(60), sources=np.array([f"source {number % 6}" for number in range(60)]),
+    )
+
+
 def test_intervals_are_as_wide_as_their_regime() -> None:
     rng = np.random.default_rng(5)
     quiet, loud = rng.normal(0.0, 0.03, 400), rng.normal(0.0, 0.3, 400)
     features = [{"framework": "a", "cell": "a h"}] * 400 + [{"framework": "b", "cell": "b h"}] * 400
-    scale = fit_scale(np.concatenate([quiet, loud]), features, np.ones(800), unseen=0.7)
+    scale = fit_scale(np.concatenate([quiet, loud]), features, np.ones(800), elsewhere=elsewhere(0.3))
     for values, feature in ((quiet, features[0]), (loud, features[-1])):
         covered = float((np.abs(values) <= scale.half_width(feature)).mean())
         assert 0.85 <= covered <= 0.95
@@ -281,17 +291,47 @@ def test_intervals_are_as_wide_as_their_regime() -> None:
     assert unseen > scale.half_width(features[0])
 
 
-def test_a_framework_of_few_runs_is_nearly_as_little_known_as_one_without() -> None:
+def test_a_cell_of_few_runs_is_nearly_as_little_known_as_one_without() -> None:
     rng = np.random.default_rng(5)
     widths = []
     for few in (2, 15, 150):
-        features = [{"framework": "a", "cell": "a h"}] * 400 + [{"framework": "b", "cell": "b h"}] * few
-        scale = fit_scale(rng.normal(0.0, 0.05, 400 + few), features, np.ones(400 + few), unseen=0.9)
-        known, unseen = scale.effects["framework"]["a"], scale.effects["framework"]["*"]
-        widths.append((scale.effects["framework"]["b"] - known) / (unseen - known))
+        features = [{"framework": "a", "cell": "a h"}] * 400 + [{"framework": "a", "cell": "a b"}] * few
+        residuals = rng.normal(0.0, 0.05, 400 + few)
+        scale = fit_scale(residuals, features, np.ones(400 + few), elsewhere=elsewhere(0.5))
+        known, unseen = (math.log(scale.half_width({"framework": "a", "cell": cell})) for cell in ("a h", "a c"))
+        widths.append((math.log(scale.half_width(features[-1])) - known) / (unseen - known))
     assert 0.7 < widths[0] < 1.0
     assert 0.3 < widths[1] < 0.7
     assert widths[2] < 0.25
+
+
+def test_nine_of_ten_runs_of_cells_without_kin_are_held_whatever_the_runs_of_each_source() -> None:
+    """Nineteen sources with ten runs each that are off by a tenth, one with a thousand that are off by a factor: one voice."""
+    rng = np.random.default_rng(2)
+    features = [{"framework": "a", "cell": "a h"}] * 400
+    sources = np.array([f"s{number}" for number in range(19) for _ in range(10)] + ["large"] * 1000)
+    errors = np.concatenate([rng.uniform(-0.1, 0.1, 190), np.full(1000, 2.0)])
+    found = Elsewhere(
+        residuals=errors, features=[{"framework": "a", "cell": "*"}] * 1190, weights=np.ones(1190), sources=sources
+    )
+    scale = fit_scale(rng.normal(0.0, 0.01, 400), features, np.ones(400), elsewhere=found)
+    assert 0.09 < scale.half_width({"framework": "a", "cell": "a new"}) < 0.15
+    assert scale.half_width({"framework": "b", "cell": "b new"}) == scale.half_width({"framework": "a", "cell": "a new"})
+    assert scale.half_width(features[0]) < 0.03
+    strange = replace(
+        found, residuals=errors * np.where(np.arange(1190) < 20, 5.0, 1.0),
+        features=[{"framework": "*", "cell": "*"}] * 20 + [{"framework": "a", "cell": "*"}] * 1170,
+    )
+    scale = fit_scale(rng.normal(0.0, 0.01, 400), features, np.ones(400), elsewhere=strange)
+    assert scale.half_width({"framework": "b", "cell": "b new"}) > 1.5 * scale.half_width({"framework": "a", "cell": "a new"})
+
+
+def test_runs_elsewhere_teach_only_where_they_were_measured_and_are_used() -> None:
+    found = elsewhere(0.3)
+    broken = replace(found, residuals=np.where(np.arange(60) < 30, np.nan, found.residuals))
+    assert len(broken.of(np.ones(60, dtype=bool)).residuals) == 30
+    assert len(found.of(np.arange(60) < 7).features) == 7
+    assert weighted_quantile(np.array([3.0, 1.0, 2.0]), np.array([1.0, 1.0, 8.0]), 0.9) == 2.0
 
 
 def test_the_fit_curve_finds_the_edge() -> None:
@@ -309,7 +349,7 @@ def test_a_kind_of_launch_without_runs_is_as_uncertain_as_it_was_found_to_be_and
     rng = np.random.default_rng(3)
     features = [{"framework": "a", "cell": "a h", "launch": each} for each in ["tuned"] * 100 + ["natural routing"] * 100]
     unseen = {"plain": 1.5, "natural routing": 2.5}
-    scale = fit_scale(rng.normal(0.0, 0.05, 200), features, np.ones(200), unseen=0.5, launches=unseen)
+    scale = fit_scale(rng.normal(0.0, 0.05, 200), features, np.ones(200), launches=unseen)
     widths = {each: scale.half_width({**features[0], "launch": each}) for each in ("tuned", "natural routing", "plain", "else")}
     assert widths["natural routing"] == pytest.approx(widths["tuned"], rel=0.3)
     assert widths["plain"] > 3.0 * widths["tuned"] > 2.0 * widths["else"]
@@ -327,11 +367,14 @@ def test_a_fold_is_judged_by_the_others_runs(monkeypatch) -> None:
         for each, error in zip(invented(TRUTH)[:12], NOISE, strict=False)
     ]
     monkeypatch.setattr(fitters, "predictor_of", lambda table: table)
-    monkeypatch.setattr(fitters, "unseen_effects", lambda *_: Unseen(step=0.0, memory=0.0))
+    nobody = Elsewhere(
+        residuals=np.full(12, np.nan), features=[{}] * 12, weights=np.ones(12), sources=np.array(["mine"] * 12)
+    )
+    monkeypatch.setattr(fitters, "unseen_effects", lambda *_: Unseen(step=nobody, memory=nobody))
     tables = Pooled(freedoms=FREEDOMS[:1]).fit_folds(runs, [0] * 5 + [1] * 4 + [2] * 3)
     assert [table.diagnostics["runs"] for table in tables] == [7, 8, 9]
     whole = fit(runs, FREEDOMS[:1], groups=["\x1f".join(each.group) for each in runs])
-    outer, _ = outside(whole, np.array([0] * 5 + [1] * 4 + [2] * 3))
+    outer, _ = outside(whole, np.array(folds([each.row for each in runs], "grouped")))
     left = np.abs(outer.residuals(whole)[0])
     others = ([*range(5, 12)], [*range(5), *range(9, 12)], [*range(9)])
     medians = [float(np.expm1(np.median(left[places]))) for places in others]

@@ -91,7 +91,7 @@ def test_words_and_likeness_by_hand():
 
 def test_a_widened_scale_has_the_half_width_it_was_given_and_leaves_others():
     features = [{"cell": each, "framework": "x"} for each in "aabb"]
-    scale = fit_scale(np.array([0.1, 0.2, 0.05, 0.1]), features, np.ones(4), unseen=0.5)
+    scale = fit_scale(np.array([0.1, 0.2, 0.05, 0.1]), features, np.ones(4))
     found = widened(scale, np.array([0.3, 0.3]), features[:2])
     assert found.half_width(features[0]) == pytest.approx(0.3, rel=1e-3)
     assert found.half_width(features[2]) == scale.half_width(features[2])

@@ -13,7 +13,7 @@ from meshwright.domain.calibration import CalibrationTable
 from meshwright.domain.uncertainty import OTHER, FitCurve
 from meshwright.estimate.certainty import regime
 from meshwright.evidence.fit.solve import Fit, fit, refit
-from meshwright.evidence.fit.spread import LAUNCH, Unseen, conformal_quantile, fit_curve, fit_scale
+from meshwright.evidence.fit.spread import FRAMEWORK, GROUP, LAUNCH, Elsewhere, Unseen, fit_curve, fit_scale, weighted_quantile
 from meshwright.value import Value
 
 if TYPE_CHECKING:
@@ -115,10 +115,10 @@ def scales(whole: Fit, held: Outside, use: NDArray[np.bool_], unseen: Unseen) ->
     """Widths of the intervals of step time and memory."""
     features = features_of(whole, held)
     found: list[Scale] = []
-    for residual, effect, launches in zip(held.residuals(whole), (unseen.step, unseen.memory), (unseen.launch, {}), strict=True):
+    for residual, others, launches in zip(held.residuals(whole), (unseen.step, unseen.memory), (unseen.launch, {}), strict=True):
         chosen = np.flatnonzero(np.isfinite(residual) & use)
         weights, own = np.square(whole.weight[chosen]), [features[index] for index in chosen]
-        found.append(fit_scale(residual[chosen], own, weights, unseen=effect, launches=launches))
+        found.append(fit_scale(residual[chosen], own, weights, elsewhere=others.of(use), launches=launches))
     return found[0], found[1]
 
 
@@ -183,32 +183,36 @@ def ranking_ratio(whole: Fit, held: Outside, use: NDArray[np.bool_]) -> float:
 
 
 def unseen_effects(whole: Fit, held: Outside, progress: Progress | None = None) -> Unseen:
-    """How much wider intervals must be of a framework or a kind of launch without runs: from fits that leave out one each.
+    """What intervals of a cell, a framework or a kind of launch without runs are learnt from: predictions by fits without each
+    source, and how launches were predicted by fits without their kind.
 
     ``held``: predictions of all runs by fits without their re-measurements, which say how wide the others' intervals are.
     """
-    family = np.array([run.case.implementation.family for run in whole.runs.runs])
-    names = {name: index for index, name in enumerate(np.unique(family))}
-    left_out, _ = outside(whole, np.array([names[name] for name in family]), progress)
-    inside = Outside(step=whole.linear.step + whole.corrections, memory=whole.linear.memory, reserved=whole.linear.reserved)
-    effects: list[float] = []
-    for out, own in zip(left_out.residuals(whole), inside.residuals(whole), strict=True):
-        ratios: list[float] = []
-        for name in names:
-            members = (family == name) & np.isfinite(out)
-            if members.sum() >= 3:
-                weight = np.square(whole.weight[members])
-                wide, narrow = (conformal_quantile(np.abs(each[members]), weight, 0.9, largest=True) for each in (out, own))
-                ratios.append(math.log(max(wide, 0.02) / max(narrow, 0.02)))
-        effects.append(float(np.quantile(ratios, 0.75)) if ratios else math.log(2.0))
-    step = max(effects[0], 0.0)
-    return Unseen(step=step, memory=max(effects[1], 0.0), launch=_unseen_launches(whole, held, step))
+    names = np.array([run.source for run in whole.runs.runs])
+    numbers = {str(name): index for index, name in enumerate(np.unique(names))}
+    left_out, _ = outside(whole, np.array([numbers[str(name)] for name in names]), progress)
+    features = features_of(whole, left_out)
+    sources_of: dict[tuple[str, str], set[str]] = {}
+    for source, feature in zip(names, features, strict=True):
+        for name in (GROUP, FRAMEWORK):
+            sources_of.setdefault((name, feature[name]), set()).add(str(source))
+
+    def masked(feature: Mapping[str, str]) -> Mapping[str, str]:
+        new = tuple(name for name in (GROUP, FRAMEWORK) if len(sources_of[name, feature[name]]) == 1)
+        return {name: OTHER if new and name.startswith(new) else value for name, value in feature.items()}
+
+    seen_by_others, weights = [masked(feature) for feature in features], np.square(whole.weight)
+    step, memory = (
+        Elsewhere(residuals=residual, features=seen_by_others, weights=weights, sources=names)
+        for residual in left_out.residuals(whole)
+    )
+    return Unseen(step=step, memory=memory, launch=_unseen_launches(whole, held, step))
 
 
-def _unseen_launches(whole: Fit, held: Outside, unseen: float) -> dict[str, float]:
+def _unseen_launches(whole: Fit, held: Outside, elsewhere: Elsewhere) -> dict[str, float]:
     """The effect of each kind of launch but the usual one by which a fit and a scale without it would have held nine of ten.
 
-        effect = log(q(|r|) / q),   q(|r|) the quantile of 0.9 of |r| over the scale of the others without any effect of a launch
+        effect = log(q(|r|) / q), at least 0;   q(|r|) the quantile of 0.9 of |r| over the others' scale without effects of launches
 
     Holds:   a kind whose runs come from one source says how such runs of another may differ only as far as they do from all others.
     """
@@ -221,18 +225,14 @@ def _unseen_launches(whole: Fit, held: Outside, unseen: float) -> dict[str, floa
         members, others = known & (kinds == name), np.flatnonzero(known & (kinds != name))
         without = whole.pool.multipliers(refit(whole, kinds != name))
         residual = whole.runs.log_step - whole.runs.predict(without, whole.ceilings, members).step
-        scale = fit_scale(usual[others], [features[index] for index in others], weights[others], unseen=unseen)
+        scale = fit_scale(
+            usual[others], [features[index] for index in others], weights[others], elsewhere=elsewhere.of(kinds != name)
+        )
         plain = scale.over([each for each in scale.effects if each != LAUNCH])
         scores = np.array([abs(residual[index]) / plain.spread(features[index]) for index in np.flatnonzero(members)])
-        found[str(name)] = round(math.log(max(_quantile(scores, weights[members], 0.9), 1e-3) / scale.quantiles["0.9"]), 4)
+        effect = math.log(max(weighted_quantile(scores, weights[members], 0.9), 1e-3) / scale.quantiles["0.9"])
+        found[str(name)] = round(max(effect, 0.0), 4)
     return found
-
-
-def _quantile(values: Floats, weights: Floats, level: float) -> float:
-    """The least value below or at which lies this share of the weight."""
-    order = np.argsort(values)
-    total = np.cumsum(weights[order])
-    return float(values[order[int(np.searchsorted(total, level * total[-1]))]])
 
 
 def _seen(whole: Fit, use: NDArray[np.bool_]) -> dict[str, dict[str, int]]:

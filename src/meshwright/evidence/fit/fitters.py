@@ -9,7 +9,7 @@ import numpy as np
 
 from meshwright.evidence.fit.calibrate import Outside, outside, table, unseen_effects
 from meshwright.evidence.fit.linear import key_of
-from meshwright.evidence.fit.solve import Fit, fit
+from meshwright.evidence.fit.solve import Fit, fit, refit
 from meshwright.evidence.fit.spread import Unseen
 from meshwright.evidence.rows.groups import folds
 from meshwright.value import Value
@@ -129,19 +129,19 @@ class Pooled:
         return predictor_of(table(whole, whole.offsets, held, everyone, unseen, name=self.label, version="0", provenance={}))
 
     def fit_folds(self, runs: Sequence[Run], fold_of: Sequence[int]) -> Sequence[Predictor]:
-        """For every fold a fit without it; its intervals are judged by the other folds.
+        """For every fold a fit without it, with intervals as ``fit`` has them, learnt from the runs of the other folds.
 
-        Holds:   how much wider intervals of unseen frameworks and launches are is learnt once, from all runs.
+        Holds:   whatever the folds are, a scheme judges the interval model that ships.
         """
         return [predictor_of(each) for each in self.tables(runs, fold_of, {})]
 
     def tables(self, runs: Sequence[Run], fold_of: Sequence[int], provenance: Mapping[str, str]) -> Iterator[CalibrationTable]:
         """The calibration of every fold, as ``fit_folds`` predicts with it."""
-        (whole, _, unseen), numbers = self._whole(runs), np.array(fold_of)
-        held, offsets = outside(whole, numbers, self.progress)
+        (whole, held, unseen), numbers = self._whole(runs), np.array(fold_of)
         for fold in range(int(numbers.max()) + 1):
+            others = numbers != fold
             yield table(
-                whole, offsets[fold], held, numbers != fold, unseen, name=self.label, version=f"fold {fold}", provenance=provenance
+                whole, refit(whole, others), held, others, unseen, name=self.label, version=f"fold {fold}", provenance=provenance
             )
 
     def _whole(self, runs: Sequence[Run]) -> tuple[Fit, Outside, Unseen]:

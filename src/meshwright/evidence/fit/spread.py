@@ -28,34 +28,53 @@ GROUP_RUNS = 15.0
 """Runs at which a group's own quantile weighs as much as the shared one."""
 LEAST_P = 1e-6
 """No probability is nearer to 0 or 1: one odd run must not decide."""
-GROUP, LAUNCH = "cell", "launch"
-"""The feature whose values get a quantile of their own, as far as they have runs; the one that says how a run is launched."""
+GROUP, FRAMEWORK, LAUNCH = "cell", "framework", "launch"
+"""The feature whose values get a quantile of their own, as far as they have runs; the one of kin; the one that says how a run is
+launched."""
+
+
+class Elsewhere(Value, frozen=True, kw_only=True):
+    """Runs as fits without their whole source predict them: how a run of somebody whom nobody knows is predicted."""
+
+    residuals: Floats
+    """log(measured / predicted); NaN where nothing was measured."""
+    features: Sequence[Mapping[str, str]]
+    """With ``*`` for a framework and a cell that no other source has."""
+    weights: Floats
+    sources: NDArray[np.str_]
+
+    def of(self, use: NDArray[np.bool_]) -> Elsewhere:
+        """The measured ones of some runs."""
+        chosen = np.flatnonzero(use & np.isfinite(self.residuals))
+        return Elsewhere(
+            residuals=self.residuals[chosen], features=[self.features[int(index)] for index in chosen], weights=self.weights[chosen],
+            sources=self.sources[chosen],
+        )
 
 
 class Unseen(Value, frozen=True, kw_only=True):
-    """How much wider intervals are of what no run had: effects of a ``Scale``."""
+    """What says how much wider intervals are of what no run had."""
 
-    step: float
-    """Of the step, of a framework."""
-    memory: float
+    step: Elsewhere
+    memory: Elsewhere
     launch: Mapping[str, float] = field(default_factory=dict)
-    """Of the step, of a kind of launch: how such runs were predicted by a fit without any of them."""
+    """Effect on the step of a kind of launch: how such runs were predicted by a fit without any of them."""
 
 
 def fit_scale(
-    residuals: Floats, features: Sequence[Mapping[str, str]], weights: Floats, *, unseen: float,
+    residuals: Floats, features: Sequence[Mapping[str, str]], weights: Floats, *, elsewhere: Elsewhere | None = None,
     launches: Mapping[str, float] | None = None,
 ) -> Scale:
     """The width of intervals by regime.
 
         log |r| = base + sum of effects + noise   (ridge regression);   q(level) = conformal quantile of |r| / exp(...)
         then each value of ``cell`` is moved towards its own quantile by n / (n + n0)
-        and the effect of a framework to (n effect + n0 unseen) / (n + n0), where that is more
+        and each effect of a cell and of a framework to (n effect + n0 unseen) / (n + n0), where that is more
 
-    Symbols: r log(measured / predicted) out of fold; ``unseen`` the effect of a framework without runs, ``launches`` those of kinds
-             of launch without runs.
+    Symbols: r log(measured / predicted) out of fold; unseen the effect of a cell, and beyond it of a framework, without runs
+             (``unseen_effect`` of ``elsewhere``; nought without it); ``launches`` those of kinds of launch without runs.
     Shapes:  one residual, mapping and weight per run.
-    Holds:   runs of one configuration share a weight of one. A framework of few runs is nearly as little known as one without:
+    Holds:   runs of one configuration share a weight of one. A cell of few runs is nearly as little known as one without:
              five runs of one source that agree say nothing about the next source.
     Source:  split conformal with a scale model (locally weighted): Lei et al. 2018, section 5.2; groups as in Mondrian conformal.
     """
@@ -82,18 +101,37 @@ def fit_scale(
         scores[members] *= math.exp(-move)
     for name in names:
         fitted[name][OTHER] = max(0.0, *fitted[name].values()) / 2.0
-        if name.startswith(("framework", GROUP)):  # a framework without runs has its own effect, once
+        if name.startswith((FRAMEWORK, GROUP)):  # what has no runs has its own effect, once
             fitted[name][OTHER] = 0.0
-    fitted["framework"][OTHER] = unseen
-    for value, effect in fitted["framework"].items():
-        count = float(weights[[feature["framework"] == value for feature in features]].sum())
-        fitted["framework"][value] = max(effect, (count * effect + GROUP_RUNS * unseen) / (count + GROUP_RUNS))
     if LAUNCH in fitted:
         fitted[LAUNCH] = {**(launches or {}), **fitted[LAUNCH]}
-    return Scale(
-        base=base, effects={name: {key: round(each, 4) for key, each in values.items()} for name, values in fitted.items()},
-        quantiles={f"{level:g}": round(conformal_quantile(scores, weights, level), 4) for level in LEVELS},
-    )
+    quantiles = {f"{level:g}": round(conformal_quantile(scores, weights, level), 4) for level in LEVELS}
+    for name in (GROUP, FRAMEWORK):  # a framework without runs has no cell with runs either: its own effect comes on top
+        known = Scale(base=base, effects=fitted, quantiles=quantiles)
+        unseen = 0.0 if elsewhere is None else unseen_effect(known, elsewhere, name)
+        for value, effect in fitted[name].items():
+            count = float(weights[[feature[name] == value for feature in features]].sum())
+            fitted[name][value] = max(effect, (count * effect + GROUP_RUNS * unseen) / (count + GROUP_RUNS))
+    rounded = {name: {key: round(each, 4) for key, each in values.items()} for name, values in fitted.items()}
+    return Scale(base=base, effects=rounded, quantiles=quantiles)
+
+
+def unseen_effect(scale: Scale, elsewhere: Elsewhere, name: str) -> float:
+    """The effect by which a scale holds nine of ten runs whose value of a feature no other source has.
+
+        effect = log(q(|r| / scale) / q),   at least 0;   q(...) the quantile of 0.9, every source one voice
+
+    Shapes:  a number; 0 where each value is one of several sources.
+    Holds:   a source's runs share its voice whatever their number: what one cluster with a thousand runs does not say of the next.
+    """
+    chosen = [index for index, feature in enumerate(elsewhere.features) if feature.get(name) == OTHER]
+    if not chosen:
+        return 0.0
+    scores = np.array([abs(elsewhere.residuals[index]) / scale.spread(elsewhere.features[index]) for index in chosen])
+    weights, sources = elsewhere.weights[chosen], elsewhere.sources[chosen]
+    for source in np.unique(sources):
+        weights[sources == source] /= weights[sources == source].sum()
+    return max(0.0, math.log(max(weighted_quantile(scores, weights, 0.9), 1e-3) / scale.quantiles["0.9"]))
 
 
 def group_move(scores: Floats, weights: Floats, shared: float) -> float:
@@ -145,6 +183,13 @@ def conformal_quantile(scores: Floats, weights: Floats, level: float, *, largest
     if wanted > count - 1e-12 and not largest and count * (1.0 - level) < 1.0:
         return float(scores[order[-1]]) * 1.2
     return float(scores[order[min(len(order) - 1, int(np.searchsorted(total, wanted - 1e-9)))]])
+
+
+def weighted_quantile(values: Floats, weights: Floats, level: float) -> float:
+    """The least value below or at which lies this share of the weight."""
+    order = np.argsort(values)
+    total = np.cumsum(weights[order])
+    return float(values[order[int(np.searchsorted(total, level * total[-1] - 1e-12))]])
 
 
 def fit_curve(log_ratio: Floats, ran: NDArray[np.bool_], weights: Floats) -> FitCurve:
