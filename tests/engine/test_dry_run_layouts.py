@@ -6,14 +6,20 @@ what the tables leave out are the norms' FP32 scales, indices and scalars, below
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.engine.dry_run_layouts import TOKENS, TRIALS, Trial, case_of
+from tests.engine.dry_run_layouts import TOKENS, TRIALS, Trial, case_of, zero
 
+from meshwright.api.verbs.dryrun import IMPLEMENTATION
+from meshwright.api.views.dryrun import figures
+from meshwright.catalog import load_model
+from meshwright.catalog.implementations import implementation
 from meshwright.domain.label import label
+from meshwright.domain.layout import Layout
 from meshwright.domain.mixers import GatedDelta
-from meshwright.engine.dry_run import Found, in_process
+from meshwright.engine.dry_run import Found, Job, in_process
 from meshwright.engine.refusals import refused
 from meshwright.engine.request import Request
 from meshwright.estimate.evaluate import evaluate
@@ -98,3 +104,14 @@ def test_states_of_the_cost_model_are_those_of_pytorch_where_its_parameters_are_
     two, three = found_by(trials)
     assert two.parameter_bytes + two.gathered_bytes + two.optimizer_bytes == counted[0]
     assert counted[1] - (three.parameter_bytes + three.optimizer_bytes) == 2 * three.parameters
+
+
+@pytest.mark.parametrize("stage", [0, 1])
+def test_the_peak_of_a_step_is_the_reference_implementations(stage: int) -> None:
+    """12 bytes a logit at the loss, and FP32 parameters whole on every rank under ZeRO-1: both are seen at real widths alone."""
+    model = replace(load_model("llama3-8b"), pattern=(0,) * 2)
+    layout = Layout(data_parallel=8, num_microbatches=2, **zero(stage, 8))
+    (found,) = in_process([Job(model=model, layout=layout, rank=0, sequence_tokens=4096)])
+    case = replace(case_of(model, layout, 4096), implementation=implementation(IMPLEMENTATION))
+    (peak,) = (each for each in figures(case, layout, found) if each.name == "peak")
+    assert peak.said == pytest.approx(peak.found, rel=0.01)

@@ -34,7 +34,9 @@ def likely_framework(files: Sequence[File]) -> tuple[Framework, Message]:
     known, keys, _ = counts[order[0]]
     if not keys or known < ENOUGH * keys:
         near = [f"{name} knows {counts[name][0]} of {counts[name][1]} keys" for name in order[:2] if counts[name][0]]
-        hint = f"; nearest: {', '.join(near)}" if near else ", and no framework's keys are in them"
+        nothing = all(not file.text.strip() for file in files)
+        none = "; nothing is in them" if nothing else ", and no framework's keys are in them"
+        hint = f"; nearest: {', '.join(near)}" if near else none
         raise fault("import.from", "--from is missing: the framework that the files are for{hint}", hint=hint)
     text = "\n".join(file.text for file in files)
     forks = {name: framework(name).facts.fork_of for name in order}

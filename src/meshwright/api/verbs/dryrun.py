@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from meshwright.domain.model import Model
     from meshwright.engine.dry_run import Found, Job
 
-IMPLEMENTATION = "torch-eager"
+IMPLEMENTATION = "reference"
 """What the cost model says is said for the reference step's own implementation, unless another is asked for."""
 RECIPE = "bf16"
 DEVICE, NODE = "h100-sxm", 8

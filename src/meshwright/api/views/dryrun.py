@@ -36,10 +36,14 @@ class Figure:
 
 
 def figures(case: Case, layout: Layout, found: Found) -> list[Figure]:
-    """All figures of one rank."""
+    """All figures of one rank.
+
+    The peak is the cost model's, with FP32 parameters for its master copies, which ZeRO-1 shares and the reference step does not.
+    """
     stage = found.rank // (layout.world // layout.pipeline_parallel)
     said = rank_figures(case, layout, stage)
-    peak = float(evaluate(case, layout).memory.allocated_bytes[stage])
+    memory = evaluate(case, layout).memory
+    peak = float(memory.allocated_bytes[stage]) + said.parameter_bytes - float((memory.optimizer - memory.moments)[stage])
     pairs = [
         ("parameters", "", found.parameters, said.parameters),
         ("parameters in FP32", "bytes", found.parameter_bytes, said.parameter_bytes),
