@@ -47,8 +47,8 @@ class Elsewhere(Value, frozen=True, kw_only=True):
         """The measured ones of some runs."""
         chosen = np.flatnonzero(use & np.isfinite(self.residuals))
         return Elsewhere(
-            residuals=self.residuals[chosen], features=[self.features[int(index)] for index in chosen], weights=self.weights[chosen],
-            sources=self.sources[chosen],
+            residuals=self.residuals[chosen], features=[self.features[int(index)] for index in chosen],
+            weights=self.weights[chosen], sources=self.sources[chosen],
         )
 
 
