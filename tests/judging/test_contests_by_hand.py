@@ -174,8 +174,8 @@ def test_a_knob_at_a_time_goes_downhill_as_far_as_it_fits(monkeypatch):
         lambda case, features, now: [Some(layout=each) for each in (now - 1, now + 1, None) if each in times],
     )
     monkeypatch.setattr(
-        climbing, "evaluate_many",
-        lambda case, found: (np.array([times[each] for each in found]), np.array([needs[each] for each in found])),
+        climbing, "price_many",
+        lambda case, found: (None, np.array([times[each] for each in found]), np.array([needs[each] for each in found])),
     )
     monkeypatch.setattr(climbing, "expected_s", lambda case, step_s, reserved: step_s)
     case = Some(capacity_bytes=1.0)

@@ -108,7 +108,8 @@ class MadeUp(Facts):
 def columns(case: Any, layouts: Any) -> Any:
     """Times and memories of layouts that nobody predicted."""
     rng = random.Random(len(layouts))
-    return np.array([10.0 + rng.random() for _ in layouts]), np.array([4e10 * (1.0 + rng.random()) for _ in layouts])
+    times = np.array([10.0 + rng.random() for _ in layouts])
+    return times, times, np.array([4e10 * (1.0 + rng.random()) for _ in layouts])
 
 
 @cache
@@ -116,7 +117,7 @@ def rulings() -> dict[str, tuple[str, ...]]:
     """Rule -> what it comes to, case by case."""
     found: dict[str, tuple[str, ...]] = {}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sharding, "evaluate_many", columns)
+        patch.setattr(sharding, "price_many", columns)
         patch.setattr(playbook, "climb", lambda case, features, start, start_expected_s: (start, 3))
         for model, device, devices, sequences, tokens, words, features in CASES.values():
             case = make_case(
