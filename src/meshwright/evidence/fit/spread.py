@@ -46,8 +46,8 @@ class Elsewhere:
         """The measured ones of some runs."""
         chosen = np.flatnonzero(use & np.isfinite(self.residuals))
         return Elsewhere(
-            residuals=self.residuals[chosen], features=[self.features[int(index)] for index in chosen], weights=self.weights[chosen],
-            sources=self.sources[chosen],
+            residuals=self.residuals[chosen], features=[self.features[int(index)] for index in chosen],
+            weights=self.weights[chosen], sources=self.sources[chosen],
         )
 
 
