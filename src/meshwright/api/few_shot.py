@@ -44,18 +44,20 @@ def few_shot(
     return FewShot(
         n=sum(bool(run.step_s or run.memory_bytes) for run in runs), moved=tuple(moved(runs, base, refined)),
         interval_ratio_before=interval_ratio(timed, base), interval_ratio_after=interval_ratio(timed, refined),
-        conflicts=(*_beyond(readings), *odd, *contradictions(runs, base)),
+        conflicts=(*unread(readings), *odd, *contradictions(runs, base)),
         next_run=next_run(runs, refined) if len(runs) <= FEW else None,
     )
 
 
-def _beyond(readings: Sequence[RowsRead]) -> list[Conflict]:
-    """Rows that were not even read as runs, because no device reaches what they say."""
+def unread(readings: Sequence[RowsRead]) -> list[Conflict]:
+    """Rows that were not read as runs of a machine, each with its reason; the first of many."""
     from meshwright.errors import Message
     from meshwright.evidence.fit.few_shot import Conflict
-    from meshwright.evidence.rows.reading import MIXED
 
+    found = [
+        (each.id or f"line {each.line}", each.reason) for reading in readings for each in reading.skipped
+    ] + [(row.id, why) for reading in readings for row, why in reading.impossible]
     return [
-        Conflict(rows=(each.id,), physics=True, why=Message("few-shot.beyond", "{id}: {why}", {"id": each.id, "why": each.reason}))
-        for reading in readings for each in reading.skipped if each.kind == MIXED
+        Conflict(rows=(name,), physics=True, why=Message("few-shot.unread", "{id}: {why}", {"id": name, "why": why}))
+        for name, why in found[:FEW]
     ]

@@ -31,7 +31,7 @@ def calibration_report(
         f"{words} {percent(said[key])}" for words, kind in (("step time", "step"), ("memory", "memory"))
         if (key := f"{own}median_{kind}_error_ratio") in said
     ]
-    fitted = f"{integer(runs)} runs" + ("" if own else f", {integer(said.get('offsets', 0))} offsets")
+    fitted = f"{integer(runs)} {'run' if runs == 1 else 'runs'}" + ("" if own else f", {integer(said.get('offsets', 0))} offsets")
     yield line(
         f"{fitted}; median error of {'own ' * bool(own)}held-out runs: {', '.join(errors) or 'unknown'}; "
         f"layouts of one case are told apart from {percent(found.ranking_ratio)} on"
@@ -40,6 +40,8 @@ def calibration_report(
         yield line("the fit ended at its last round, not at its tolerance", kind="note")
     for name, words in found.provenance.items():
         yield line(f"{name}: {words}", kind="small")
+    if own:  # what stands behind its own runs is the base's: ``few_shot_report`` says what they moved
+        return
     spread = {freedom.name: freedom.spreads for freedom in freedoms}
     moved = [
         (abs(offset) / spread.get(name, {}).get(level, 1.0), name, level, value, offset)

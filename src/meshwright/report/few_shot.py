@@ -53,8 +53,10 @@ WORDS = {
 def few_shot_report(found: FewShot) -> Iterator[Told]:
     """What own runs did."""
     for each in found.conflicts:
-        consequence = "left out" if each.physics else "kept, and trusted less where they disagree"
-        yield line(Run("conflict ", "bad", bold=True), f"{each.why.words} ({consequence})")
+        if each.physics:
+            yield line(Run("left out ", "bad", bold=True), each.why.words)
+        else:
+            yield line(Run("conflict ", "bad", bold=True), f"{each.why.words} (kept, and trusted less where they disagree)")
     own, before, after = plural(found.n, "own run"), found.interval_ratio_before, found.interval_ratio_after
     if before is not None and after is not None:
         yield line(f"{own}: the 90 % interval of a step like these is now {_ends(after)}, it was {_ends(before)}")

@@ -38,6 +38,14 @@ def test_no_device_is_faster_than_its_peak_and_no_run_holds_less_than_its_states
     assert found[0].physics
 
 
+def test_a_step_in_milliseconds_teaches_nothing_and_a_stalled_one_is_kept():
+    exact = invented({}, noise=np.zeros(len(LAYOUTS)))
+    usual = exact[0].step_s
+    found = impossible([replace(exact[0], step_s=1000.0 * usual), replace(exact[1], step_s=100.0 * exact[1].step_s)])
+    assert [(each.rows, each.why.id, each.physics) for each in found] == [((exact[0].id,), "few-shot.units", True)]
+    assert "milliseconds" in found[0].why.words
+
+
 def test_one_configuration_measured_apart_is_said_and_noise_is_not():
     again = replace(RUNS[0], id="again", step_s=RUNS[0].step_s * math.exp(0.9 * APART))
     assert not contradictions([RUNS[0], again], base())

@@ -117,6 +117,9 @@ def calibrate(request: CalibrateRequest, *, progress: Progress | None = None) ->
 
 def _read(values: Values, faults: Faults) -> tuple[list[RowsRead], dict[str, str]]:
     """The runs of every table, and where they come from; faults of all tables are noted."""
+    from dataclasses import replace
+
+    from meshwright.api.few_shot import unread
     from meshwright.evidence.rows.reading import read_runs
     from meshwright.evidence.rows.table import count_reasons, left_out, nothing_usable, read_table, shipped_table
 
@@ -136,6 +139,7 @@ def _read(values: Values, faults: Faults) -> tuple[list[RowsRead], dict[str, str
         elif not measured:
             template = "no row with a measured step time or memory: {count:,} were read without"
             faults.add("calibrate.nothing", template, path=table.path, count=len(reading.runs))
+            faults.note([replace(each.why, path=table.path) for each in unread([reading])])
         others = ", ".join(f"{count} {reason}" for reason, count in count_reasons(reading.skipped).items()) or "none"
         words = f"sha256 {table.digest[:16]}; {len(reading.runs)} rows used, {measured} of them measured; left out: {others}"
         provenance[f"runs {number}"] = words
@@ -166,7 +170,7 @@ def _on_top(
     """
     from dataclasses import replace
 
-    from meshwright.api.few_shot import few_shot
+    from meshwright.api.few_shot import few_shot, unread
     from meshwright.catalog import calibration_table, freedoms
     from meshwright.errors import InputError
     from meshwright.evidence.fit.few_shot import impossible
@@ -180,7 +184,7 @@ def _on_top(
     forbidden = {row for each in odd for row in each.rows}
     runs = [run for run in found if run.id not in forbidden]
     if not any(run.step_s or run.memory_bytes for run in runs):
-        raise InputError([replace(each.why, path="--runs") for each in odd])
+        raise InputError([replace(each.why, path="--runs") for each in (*odd, *unread(readings))])
     refined = calibrate_on_top(
         table, [replace(run, case=case(run)) for run in runs], freedoms(), groups=_groups(runs), fold_of=_folds(runs),
         name=name, version=version,

@@ -26,6 +26,9 @@ APART = 3.0 * math.sqrt(2.0) * FLOOR
 """Two measurements of one configuration differ by no more than three standard deviations of their difference, in log units."""
 UNLIKELY = 2.0
 """Half-widths of a difference, 90 % each, beyond which no constants are to blame for it: one pair in a thousand."""
+TOO_LONG = 300.0
+"""Times a prediction beyond which a step is in another unit: a thousand, less a factor of three (our judgement; the slowest run of
+the corpus, stalled, takes 50)."""
 SAID = 0.005
 """A constant that moved by less is not worth saying."""
 
@@ -50,11 +53,12 @@ class Conflict(Value, frozen=True, kw_only=True):
     rows: tuple[str, ...]
     why: Message
     physics: bool = False
-    """Whether nature forbids it: such a run teaches nothing."""
+    """Whether no machine does it: such a run teaches nothing."""
 
 
 def impossible(runs: Sequence[Run]) -> list[Conflict]:
-    """Runs that no device can have done: faster than the peak of the devices, or in less memory than the states alone take.
+    """Runs that no device can have done: faster than the peak of the devices, so slow that the unit must be wrong, or in less
+    memory than the states alone take.
 
     Units:   s, bytes.
     Holds:   each run at most once; the states are those of the emptiest stage, and count nothing that is in host memory.
@@ -66,6 +70,13 @@ def impossible(runs: Sequence[Run]) -> list[Conflict]:
                 "few-shot.peak",
                 "{id}: a step of {step:.3g} s is {times:.2f} times as fast as the peak of {device} allows ({least:.3g} s)",
                 {"id": run.id, "step": run.step_s, "times": least / run.step_s, "device": run.device, "least": least},
+            )))
+        elif run.step_s and run.step_s > TOO_LONG * (predicted := estimate(run.case, run.layout).step_s):
+            found.append(Conflict(rows=(run.id,), physics=True, why=Message(
+                "few-shot.units",
+                "{id}: a step of {step:,.5g} s is {times:,.0f} times as long as predicted ({predicted:.3g} s): is it in "
+                "milliseconds?",
+                {"id": run.id, "step": run.step_s, "times": run.step_s / predicted, "predicted": predicted},
             )))
         elif run.memory_bytes and run.memory_bytes < (states := _states_bytes(run)):
             found.append(Conflict(rows=(run.id,), physics=True, why=Message(
