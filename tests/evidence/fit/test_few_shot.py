@@ -46,6 +46,11 @@ def test_a_step_in_milliseconds_teaches_nothing_and_a_stalled_one_is_kept():
     assert "milliseconds" in found[0].why.words
 
 
+def test_a_failed_run_with_a_step_is_asked_which_it_is():
+    found = impossible([replace(RUNS[0], failed=True), replace(RUNS[1], failed=True, step_s=None), RUNS[2]])
+    assert [(each.rows, each.why.id) for each in found] == [((RUNS[0].id,), "few-shot.failed")]
+
+
 def test_one_configuration_measured_apart_is_said_and_noise_is_not():
     again = replace(RUNS[0], id="again", step_s=RUNS[0].step_s * math.exp(0.9 * APART))
     assert not contradictions([RUNS[0], again], base())

@@ -57,15 +57,20 @@ class Conflict(Value, frozen=True, kw_only=True):
 
 
 def impossible(runs: Sequence[Run]) -> list[Conflict]:
-    """Runs that no device can have done: faster than the peak of the devices, so slow that the unit must be wrong, or in less
-    memory than the states alone take.
+    """Runs that no device can have done: faster than the peak of the devices, so slow that the unit must be wrong, in less
+    memory than the states alone take, or failed with a step.
 
     Units:   s, bytes.
     Holds:   each run at most once; the states are those of the emptiest stage, and count nothing that is in host memory.
     """
     found = []
     for run in runs:
-        if run.step_s and run.step_s < (least := ideal_s(run)):
+        if run.step_s and run.failed:
+            found.append(Conflict(rows=(run.id,), physics=True, why=Message(
+                "few-shot.failed", "{id}: status failed, yet a step of {step:.3g} s: write ok if its steps count",
+                {"id": run.id, "step": run.step_s},
+            )))
+        elif run.step_s and run.step_s < (least := ideal_s(run)):
             found.append(Conflict(rows=(run.id,), physics=True, why=Message(
                 "few-shot.peak",
                 "{id}: a step of {step:.3g} s is {times:.2f} times as fast as the peak of {device} allows ({least:.3g} s)",
