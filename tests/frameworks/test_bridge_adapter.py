@@ -245,7 +245,7 @@ def test_a_rule_of_the_case_fires(id, case, knobs):
 
 def test_every_rule_of_its_own_is_tested():
     tested = {*BROKEN, "world", "context-sequence", "precision", "device", "packed-microbatch",
-              "model", "hybrid-virtual", "packed-delta"}  # those of hybrids and of packs: test_hybrids.py
+              "model", "own-stages", "hybrid-virtual", "packed-delta"}  # those of hybrids and of packs: test_hybrids.py
     assert {rule.name for rule in OWN} <= tested
 
 
@@ -432,3 +432,41 @@ def test_names_types_and_defaults_are_those_of_the_dataclasses():
             assert ours[name].kind == kinds[plain], name
         if default and not default.startswith(("lambda", "field")):
             assert ours[name].default == default, name
+
+
+# Models that it builds from the files of their class.
+
+@pytest.mark.parametrize(("model", "release"), [
+    ("gemma2-9b", "0.3"), ("gemma3-27b", "main"), ("minimax-m2", "main"), ("falcon-h1-34b", "main"), ("gemma4-31b", "main"),
+])
+def test_models_of_no_field_are_built_by_autobridge(model, release):
+    case = make_case(model, cluster_for("h100-sxm", num_devices=64), global_batch_sequences=64, sequence_tokens=4096,
+                     framework=f"bridge@{release}", calibration="none", precision="fp8-cs" if model == "gemma2-9b" else "bf16")
+    layout = layout_of(case, data_parallel=32, pipeline_parallel=2, num_microbatches=2, optimizer_shards=32)
+    if model != "gemma2-9b":
+        assert not {"model", "own-stages"} & refused(case, layout, release)
+    own = replace(case, model=replace(case.model, name="mine"))  # of no recipe
+    program = next(file.text for file in BRIDGE.at(release).write(own, layout) if file.path == "train.py")
+    compile(program, "train.py", "exec")
+    assert f"shape.architectures = ['{case.model.architecture}']" in program
+    assert "AutoBridge.from_hf_config(shape).to_megatron_provider(load_weights=False)" in program
+    assert f"config.model.num_layers = {case.model.num_layers}" in program
+
+
+def test_what_no_recipe_and_no_class_has_is_refused():
+    case = make_case("gemma3-27b", cluster_for("h100-sxm", num_devices=64), global_batch_sequences=64, sequence_tokens=4096,
+                     calibration="none")
+    layout = layout_of(case, data_parallel=64)
+    assert "model" in refused(case, layout, "0.3")
+    assert "model" not in refused(case, layout, "main")
+    small = replace(case, model=load_model("gemma3-1b"))
+    assert "model" not in refused(small, layout, "0.3")  # its recipe builds it
+
+
+def test_a_class_that_places_its_layers_itself_has_stages_alike():
+    case = make_case("falcon-h1-34b", cluster_for("h100-sxm", num_devices=64), global_batch_sequences=64, sequence_tokens=4096,
+                     framework="bridge@main", calibration="none")
+    even = layout_of(case, data_parallel=32, pipeline_parallel=2, num_microbatches=2)
+    assert "own-stages" not in refused(case, even, "main")
+    assert "own-stages" in refused(case, replace(even, stage_layers=((37, 35),)), "main")
+    assert "hybrid_layer_pattern" not in "".join(file.text for file in BRIDGE.at("main").write(case, even))

@@ -22,8 +22,18 @@ def is_automatic(model: Model, release: str) -> bool:
     return takes_class("bridge", release, RELEASES, model)
 
 
+def imports() -> Iterator[str]:
+    """What these lines name."""
+    yield "from megatron.bridge import AutoBridge"
+    yield "from transformers import AutoConfig"
+
+
 def built(model: Model) -> Iterator[str]:
-    """The lines of a program that set ``config.model``: its shape is the hub's, with as many layers as are planned."""
-    yield f"    bridge = AutoBridge.from_hf_pretrained({python(hub_name(model))})"
-    yield "    config.model = bridge.to_megatron_provider(load_weights=False)"
+    """The lines of a program that set ``config.model``: the language model of the hub's file, with as many layers as are planned.
+
+    Of a wrapper with a tower (Gemma 3 from 4 B on) the text part is taken, as it was planned.
+    """
+    yield f"    shape = AutoConfig.from_pretrained({python(hub_name(model))}).get_text_config()"
+    yield f"    shape.architectures = [{python(model.architecture)}]"
+    yield "    config.model = AutoBridge.from_hf_config(shape).to_megatron_provider(load_weights=False)"
     yield f"    config.model.num_layers = {model.num_layers}"

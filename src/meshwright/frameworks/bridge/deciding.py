@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from meshwright.domain.layout import Full, Selective
+from meshwright.frameworks.bridge.automatic import is_automatic
 from meshwright.frameworks.keys import Says, decided
 from meshwright.frameworks.megatron import MEGATRON
 from meshwright.frameworks.megatron.hybrid import is_hybrid, letters_of_a_layer, pattern
@@ -68,7 +69,7 @@ def _stages(case: Case, layout: Layout, release: str) -> dict[str, object]:
         values["model.virtual_pipeline_model_parallel_size"] = layout.virtual_stages
         values["model.microbatch_group_size_per_vp_stage"] = layout.pipeline_parallel
     split, blocks = split_of(case, layout), letters_of_a_layer(case.model) or 1
-    if is_hybrid(case.model) and layout.pipeline_parallel > 1:
+    if is_hybrid(case.model) and layout.pipeline_parallel > 1 and not is_automatic(case.model, release):
         if release == "main":
             values["model.hybrid_layer_pattern"] = pattern(case.model, split).partition("/")[0]
         elif not is_even(split):

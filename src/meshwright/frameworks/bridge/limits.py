@@ -12,6 +12,7 @@ from meshwright.frameworks.bridge.recipes import packs, recipe_of
 from meshwright.frameworks.megatron import MEGATRON
 from meshwright.frameworks.megatron.hybrid import is_hybrid
 from meshwright.frameworks.megatron.model_arguments import inexpressible
+from meshwright.frameworks.megatron.pipeline import is_even, split_of
 from meshwright.frameworks.megatron.version_limits import packs_delta
 from meshwright.frameworks.rules import Rule, limits, values_if
 
@@ -52,6 +53,11 @@ def _model(plan: Planned) -> Values | None:
     return values_if(features, features="; nor ".join(features))
 
 
+def _own_stages(plan: Planned) -> bool:
+    automatic = is_hybrid(plan.case.model) and is_automatic(plan.case.model, plan.release)
+    return automatic and plan.pp > 1 and not is_even(split_of(plan.case, plan.layout))
+
+
 OWN = (
     Rule("model", "Megatron-Bridge {release} has no recipe, no AutoBridge and no field for {features}", _model, "never", "model"),
     Rule("world", "world size ({world}) is not divisible by total_model_size (model_cfg.tensor_model_parallel_size={tp} * "
@@ -66,6 +72,8 @@ OWN = (
          lambda plan: plan.mb > 1 and packs(plan.case, plan.release)),
     Rule("packed-delta", "GDN does not support packed sequence for now. (main does; this release has no recipe that pads)",
          lambda plan: _packs(plan) and packs_delta(plan), "step", "training", ("0.3",)),
+    Rule("own-stages", "stages of {model} are alike: its class of Bridge places layers itself (mamba_hybrid_layer_allocation.py)",
+         _own_stages, "never", releases=("main",)),
     Rule("hybrid-virtual", "Virtual pipeline model parallelism is temporarily unsupported in Hybrid models due to upstream MCore "
          "HybridModel API dependency", lambda plan: is_hybrid(plan.case.model) and plan.vp > 1, "start", releases=("main",)),
     Rule("precision", "Megatron-Bridge has no recipe for {precision}; it has {known}",

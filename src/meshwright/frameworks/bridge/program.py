@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from meshwright.documents.quoting import Written, comment, python
 from meshwright.frameworks.base import File
-from meshwright.frameworks.bridge.automatic import built, is_automatic
+from meshwright.frameworks.bridge.automatic import built, imports, is_automatic
 from meshwright.frameworks.bridge.model_fields import VARIANT_SPEC, model_fields, module, provider
 from meshwright.frameworks.bridge.recipes import MODES, recipe_of
 from meshwright.frameworks.megatron.precision_arguments import BACKENDS
@@ -80,7 +80,7 @@ def _reduces_otherwise(case: Case) -> bool:
 def _imports(case: Case, release: str) -> Iterator[str]:
     """What the model's fields name."""
     if is_automatic(case.model, release):
-        yield "from megatron.bridge import AutoBridge"
+        yield from imports()
         return
     named = [str(value) for value in model_fields(case, release).values() if isinstance(value, Written)]
     if any(name.startswith("partial") for name in named):

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from meshwright.documents.quoting import Shell, hydra, word
 from meshwright.frameworks.base import File, Options
+from meshwright.frameworks.bridge.automatic import is_automatic
 from meshwright.frameworks.bridge.overrides import overrides
 from meshwright.frameworks.bridge.program import PATH, program, reason
 from meshwright.frameworks.bridge.recipes import Recipe, packs, recipe_of, spelled
@@ -116,7 +117,17 @@ def _assumed(case: Case, release: str, options: Options) -> tuple[str, ...]:
     ]
     if why := reason(case, release):
         said.append(f"`{PATH}` stands for `scripts/training/run_recipe.py`: {why}.")
-    if recipe_of(case, release):
+    if is_automatic(case.model, release) and not recipe_of(case, release):
+        said.append(
+            f"The shape of the model is that of {hub_name(case.model)} on the hub (`AutoBridge`); a folder with its `config.json` "
+            f"does as well in `{PATH}`."
+        )
+        if any(kind.attention and kind.mixer for kind in case.model.kinds):
+            said.append(
+                "Bridge's class of this model runs attention unfused (`transformer_impl: local`): its score matrices and what they "
+                "cost are in no figure of this plan."
+            )
+    elif recipe_of(case, release):
         said.append("Fields that the recipe sets and no override names stay as the recipe has them.")
     else:
         said.append(
