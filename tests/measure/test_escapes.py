@@ -39,5 +39,13 @@ def test_nothing_escapes_that_does_not_stall_by_chance(case):
     assert escape(case) == 0.0
 
 
+def test_what_stalls_in_part_for_want_of_memory_leaves_nothing_to_chance():
+    case = case_of()
+    full = estimate(case, LAYOUT).memory_reserved_bytes / case.cluster.device.memory_bytes
+    pressed = case_of(pressure_edge_ratio=full * 1.004)
+    assert estimate(pressed, LAYOUT).step_s > 1.2 * estimate(case, LAYOUT).step_s
+    assert escape(pressed) == 0.0
+
+
 def test_one_stage_has_no_messages():
     assert escape(case_of(stall_nodes=1e-3), replace(LAYOUT, pipeline_parallel=1, data_parallel=16, num_microbatches=4)) == 0.0

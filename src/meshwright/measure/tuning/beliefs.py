@@ -13,12 +13,13 @@ from meshwright.catalog.calibrations import freedoms
 from meshwright.domain.uncertainty import LEAST_PROBABILITY
 from meshwright.estimate import estimate, evaluate
 from meshwright.estimate.certainty import memory_curve
+from meshwright.estimate.chance import SAID
 from meshwright.estimate.evaluate import shown_bytes
 from meshwright.estimate.trials import FULLEST_DEVICE, evaluate_trials
 from meshwright.evidence.fit.kin import foretold
 from meshwright.evidence.fit.likeness import words
 from meshwright.evidence.fit.linear import STEP
-from meshwright.perf.stalls import memory_pressure
+from meshwright.perf.stalls import all_stalled_s, memory_pressure
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,8 +41,6 @@ UNKNOWN_SPREAD = math.log(2.0)
 """Standard deviation of a prediction without a calibration: a factor of two (docs/accuracy.md, priors alone)."""
 SEEN_BY = {"all": "all", "family": "family", "framework": "framework", "cell": "cell"}
 """Level of pooling -> whose runs are counted (``domain.uncertainty.Uncertainty.seen``); the device's for all others."""
-PRESSED = 0.5
-"""Share of allocations that are retried from which the memory is why messages stall. Our judgement."""
 CERTAIN = 1e-3
 """Width, in log units, of the edge of the memory where nothing is known about the error: fits or does not."""
 
@@ -144,18 +143,23 @@ def _spread(found: Estimate) -> float:
 def _escape(subject: Subject, found: Estimate, stall_s: float) -> float:
     """``Beliefs.escape``.
 
-        log((step - what stalls) / step)
+        log((step - (stalled - met) every) / step),   where 1 - (1 - stalled) / (1 - met) is ``SAID`` at least
 
-    Holds:   where the host waits for every message (``Implementation.message_handshake``), and not for want of memory: an allocator
-             at its edge leaves nothing to chance.
-    Source:  the other side of ``estimate.chance.stall_of``.
+    Symbols: stalled the share of messages that stall; met that for want of memory alone; every the time of all of them.
+    Holds:   where the host waits for every message (``Implementation.message_handshake``) and causes other than memory make most of
+             them stall: an allocator at its edge leaves nothing to chance.
+    Source:  the other side of ``estimate.chance.stall_of``; ``perf.stalls.stalled_share``.
     """
-    case = subject.case
-    if not case.implementation.message_handshake or subject.layout.pipeline_parallel == 1:
+    case, layout = subject.case, subject.layout
+    if not case.implementation.message_handshake or layout.pipeline_parallel == 1:
         return 0.0
-    if memory_pressure(found.memory_reserved_bytes, case.cluster.device.memory_bytes, case.calibration.constants) > PRESSED:
+    constants = case.calibration.constants
+    every_s = float(all_stalled_s(float(layout.pipeline_parallel), float(layout.num_microbatches), constants))
+    pressure = float(memory_pressure(found.memory_reserved_bytes, case.cluster.device.memory_bytes, constants))
+    met, stalled = pressure * (1.0 - 1.0 / layout.num_microbatches), stall_s / max(every_s, 1e-12)
+    if met >= SAID or 1.0 - (1.0 - stalled) / (1.0 - met) < SAID:
         return 0.0
-    left = math.log(max(1.0 - stall_s / found.step_s, LEAST_PROBABILITY))
+    left = math.log(max(1.0 - (stalled - met) * every_s / found.step_s, LEAST_PROBABILITY))
     return left if left < -NORMAL_90 * _spread(found) else 0.0
 
 
