@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from meshwright import ExplainRequest, InputError, PlanRequest, explain, plan
+from meshwright import EstimateRequest, ExplainRequest, InputError, PlanRequest, estimate, explain, plan
 from meshwright.errors import NoAnswerError
 
 NANO = {"model": "nemotron-3-nano-30b-a3b", "device": "h100", "nodes": 16, "global_batch": 1024, "sequence": 8192}
@@ -16,10 +16,26 @@ NANO = {"model": "nemotron-3-nano-30b-a3b", "device": "h100", "nodes": 16, "glob
     ("kimi-linear-48b-a3b", "--framework accelerate or deepspeed can"),
 ])
 def test_who_can_is_said_once_with_its_release(model: str, said: str) -> None:
-    with pytest.raises(NoAnswerError) as raised:
-        plan(PlanRequest(model=model, device="h100", nodes=32, global_batch=1024, sequence=4096))
+    with pytest.raises((InputError, NoAnswerError)) as raised:
+        plan(PlanRequest(model=model, framework="megatron", device="h100", nodes=32, global_batch=1024, sequence=4096))
     assert str(raised.value).endswith(said)
-    assert str(raised.value).count("--framework") == 1
+    assert str(raised.value).count("; --framework") == 1
+
+
+@pytest.mark.parametrize(("model", "release"), [("deepseek-v3.2", "megatron@0.19"), ("llama3-8b", "megatron"),
+                                                ("nemotron-3-super-120b-a12b", "megatron@0.17")])
+def test_where_no_framework_is_named_the_first_release_that_trains_is_meant(model: str, release: str) -> None:
+    """It ended with the release that can: every verb means that one now, and the plan says so."""
+    case = {"model": model, "device": "h100", "nodes": 32, "global_batch": 1024, "sequence": 4096}
+    answer = plan(PlanRequest(**case, top=1, no_balance=True))
+    document = answer.to_json()
+    assert document["request"]["framework"] == release
+    assert [each.id for each in answer.result.notes].count("plan.release") == ("@" in release)
+    first = document["plans"][0]
+    assert estimate(EstimateRequest(**case, layout=first["label"])).to_json()["step_s"] == first["estimate"]["step_s"]
+    named = plan(PlanRequest(**case, framework=release, top=1, no_balance=True))
+    assert named.to_json()["plans"][0]["label"] == first["label"]
+    assert "plan.release" not in [each.id for each in named.result.notes]
 
 
 def test_who_has_a_knob_is_said_for_the_case() -> None:

@@ -129,7 +129,11 @@ def setup(values: Values, faults: Faults, *, runs: bool = True) -> Setup:
 
 
 def drafted(values: Values, faults: Faults, *, runs: bool = True) -> Draft:
-    """The case that the values name, as far as it is known; every fault in it is noted."""
+    """The case that the values name, as far as it is known; every fault in it is noted.
+
+    Where no framework is named the default is meant, at its first release from the usual one on that trains the case.
+    """
+    from meshwright.api.legality import later_release
     from meshwright.catalog import load_model, shrink
     from meshwright.catalog.calibrations import calibration, check_name
     from meshwright.catalog.implementations import implementation
@@ -180,6 +184,9 @@ def drafted(values: Values, faults: Faults, *, runs: bool = True) -> Draft:
     if complete:
         with faults:
             case = _case(found, values, request)
+        later = later_release(case) if case is not None and "framework" not in values else None
+        if later is not None:
+            return drafted({**values, "framework": later}, faults, runs=runs)
     return Draft(
         setup=case, found=found,
         num_devices=found["cluster"].num_devices if sized else None if "devices" in faults.failed else values.get("devices"),

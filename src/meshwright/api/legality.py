@@ -79,6 +79,22 @@ def never_trains(given: Setup) -> list[Message]:
     return [Message(each.id, each.template, each.values) for each in reasons]
 
 
+def later_release(given: Setup) -> str | None:
+    """The first later release of a framework that trains the case, as ``megatron@0.19``, where the one that is meant never does."""
+    from meshwright.frameworks.parts import first_release
+
+    there = given.framework
+    if not never_trains(given):
+        return None
+    release = first_release(there.version, there.releases, lambda each: _trains(given, there.at(each)))
+    return None if release is None else f"{there.name}@{release}"
+
+
+def _trains(given: Setup, other: Framework) -> bool:
+    """Whether a framework trains the case in some layout."""
+    return not never_trains(replace(given, framework=other.for_case(given.case)))
+
+
 def trainers(given: Setup, having: Callable[[Features], bool] | None = None) -> list[str]:
     """Frameworks that train the case in some layout, by name where the release that is meant does, else by the first later release
     that does (``megatron@0.19``); ``having``: what their features must be."""
@@ -92,7 +108,7 @@ def trainers(given: Setup, having: Callable[[Features], bool] | None = None) -> 
         def trains(release: str, there: Framework = there) -> bool:
             other = there.at(release).for_case(given.case)
             able = task in other.features.tasks and (having is None or having(other.features))
-            return able and not never_trains(replace(given, framework=other))
+            return able and _trains(given, other)
 
         release = first_release(there.version, there.releases, trains)
         if release is not None:

@@ -19,7 +19,7 @@ from meshwright.errors import InputError, Message, NoAnswerError, fault
 from meshwright.outputs import in_folder, obstacles, write
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from meshwright.api.cases import Setup
     from meshwright.api.packed_search import Tried
@@ -134,7 +134,8 @@ def plan(request: PlanRequest, *, progress: Progress | None = None) -> PlanAnswe
     features = given.framework.features
     near = closest(given.case)
     if _answered(result):
-        said = (*left_off(given, result, options), *unmeasured(given, result), *against(given, result, near))
+        said = (*_release(given, asked="framework" in values), *left_off(given, result, options), *unmeasured(given, result))
+        said += tuple(against(given, result, near))
         result = replace(result, notes=(*result.notes, *said))
     answer = PlanAnswer(given=given, result=result, closest=near, tried=tried)
     tokens, deadline = values.get("tokens"), values.get("deadline_days")
@@ -157,6 +158,15 @@ def plan(request: PlanRequest, *, progress: Progress | None = None) -> PlanAnswe
     if "save" in values and answer.ok:
         answer = replace(answer, saved=tuple(_save(given, result, values)))
     return answer
+
+
+def _release(given: Setup, *, asked: bool) -> Iterator[Message]:
+    """That a later release than usual is planned for, where nobody named one."""
+    name, _, release = given.request["framework"].partition("@")
+    if release and not asked:
+        words = "planned for {title} {release}, the first release that trains {model} as written here: --framework {name}@{release}"
+        values = {"title": given.framework.title, "release": release, "model": given.case.model.name, "name": name}
+        yield Message("plan.release", words, values)
 
 
 def _answered(result: PlanResult) -> bool:
