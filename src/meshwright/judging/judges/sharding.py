@@ -41,8 +41,8 @@ def unsaturated_sharding(facts: Facts, _: Rule) -> Ruling:
         return does_not_apply(facts, f"{ranks} data-parallel ranks have no divisor between 1 and themselves")
     stage = max(1, layout.zero_stage)
     layouts = [replace(layout, **shards(stage, k)) for k in (*groups, ranks)]  # type: ignore[arg-type]
-    _step_s, times, reserved = price_many(facts.case, layouts)
-    expected = expected_s(facts.case, times, reserved)
+    priced = price_many(facts.case, layouts)
+    reserved, expected = priced[2], expected_s(facts.case, priced[1], priced[2])
     fitting = [
         (float(t), k) for t, k, bytes_ in zip(expected[:-1], groups, reserved[:-1], strict=True)
         if bytes_ <= facts.case.capacity_bytes
