@@ -28,9 +28,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from benchmarks.left_out import kept
-from benchmarks.replay_cells import LEARNT_FROM, SCHEMES, HeldOut, code, held_out_cells
+from benchmarks.replay_cells import LEARNT_FROM, SCHEMES, HeldOut, code, escaping, held_out_cells
 from meshwright.measure.chooser import Listed
-from meshwright.measure.tuning.learning import learn
+from meshwright.measure.tuning.learning import escapes, learn
 from meshwright.measure.tuning.replay import Replayed, grid_order, replayed, trials_to_near, words_of
 from meshwright.measure.tuning.samplers import Optuna, shuffled
 from meshwright.measure.tuning.scales import FILE, Scales
@@ -59,10 +59,13 @@ class Result:
 
 def learnt(cells: Sequence[HeldOut], cache: Path, without: str = "") -> Scales:
     """The scales of all cells but those of a model, as calibrations see them that have not seen the cell."""
-    name = _digest(code("learning", "scales", "steps", "running", "beliefs"), without, *(_of(each.known) for each in cells))
+    can = [each for each in escaping(cache) if each.model != without]
+    escape = escapes(np.array([each.shift for each in can]), np.array([each.above for each in can]))
+    seen = (_of(each.known) for each in cells)
+    name = _digest(code("learning", "scales", "steps", "running", "beliefs"), without, str(escape), *seen)
 
     def found() -> Scales:
-        return learn([each.seen for each in cells if each.scheme == SCHEMES[0] and each.model != without])
+        return learn([each.seen for each in cells if each.scheme == SCHEMES[0] and each.model != without], escape)
 
     scales: Scales = kept(cache / f"scales-{name}.pickle", found)
     return scales

@@ -5,6 +5,7 @@ Each belief takes seconds, so it is kept in ``--cache``.
 
 from __future__ import annotations
 
+import math
 import sys
 from dataclasses import dataclass
 from functools import partial
@@ -15,7 +16,9 @@ import numpy as np
 
 from benchmarks.left_out import LeftOut, kept
 from meshwright.api.legality import ANY_FRAMEWORK
+from meshwright.catalog.calibrations import calibration_table
 from meshwright.domain.calibration import CalibrationTable
+from meshwright.estimate import estimate, evaluate
 from meshwright.evidence.fit import kin as kin_module
 from meshwright.evidence.fit import likeness
 from meshwright.evidence.fit.fitters import predictor_of
@@ -24,7 +27,7 @@ from meshwright.evidence.fit.linear import key_of
 from meshwright.evidence.rows.groups import cell_key
 from meshwright.evidence.rows.table import shipped_table
 from meshwright.measure.tuning import scales
-from meshwright.measure.tuning.beliefs import Beliefs
+from meshwright.measure.tuning.beliefs import Beliefs, Subject, escape_of
 from meshwright.measure.tuning.learning import Seen
 from meshwright.measure.tuning.replay import RecordedCell, cells
 
@@ -79,6 +82,36 @@ def held_out_cells(cache: Path, least: int) -> list[HeldOut]:
             places = np.array([place(each.case, each.layout) for each in cell.candidates])
             found.append(HeldOut(cell, scheme, alone.told(others, places)))
     return found
+
+
+@dataclass(frozen=True)
+class Escaping:
+    """A recorded run whose messages should stall, of a cell of any size."""
+
+    model: str
+    shift: float
+    """``Beliefs.escape`` of it."""
+    above: float
+    """log(measured / predicted), by the fit without its fold."""
+
+
+def escaping(cache: Path) -> list[Escaping]:
+    """Every such run of the corpus."""
+    left_out = LeftOut(cache)
+
+    def found() -> list[Escaping]:
+        (_, held), case_of = left_out.fit, predictor_of(calibration_table("shipped"))
+        rows = []
+        for index, run in enumerate(left_out.runs):
+            if run.step_s and run.case.implementation.message_handshake and run.layout.pipeline_parallel > 1:
+                subject = Subject(case=case_of(run), layout=run.layout, reading=run.reading)
+                evaluation = evaluate(subject.case, run.layout)
+                known = estimate(subject.case, run.layout, evaluation)
+                shift = escape_of(subject, known, float(evaluation.time.stall_s))
+                rows.append(Escaping(run.row.model.lower(), shift, math.log(run.step_s) - float(held.step[index])))
+        return [each for each in rows if each.shift < 0.0]
+
+    return kept(cache / f"escaping-{left_out.stamp}-{code('beliefs')[:8]}.pickle", found)  # type: ignore[no-any-return]
 
 
 def _kin(left_out: LeftOut, cell: RecordedCell, scheme: str) -> Kin:

@@ -52,10 +52,10 @@ TAIL = """
   nothing, and nothing is moved. All kin here are of one source each: how far they carry elsewhere nobody has measured.
 - *Scales.* Learnt with that, they know cells whose predictions are good and cells where they are not (Student's t of less than one
   degree): after some trials the tuner knows which it has, and stops sooner in both.
-- *Runs that escape.* Of the pipelines whose messages should all stall for a cause that the cost model names, one run in a hundred
-  or two takes the time of one whose messages do not (`escape` of the scales, by the rule of succession: where none of the other
-  models' runs did, it is not nought). Such a layout is tried before one that is surely no better; a run that escaped is set aside
-  and moves none of its neighbours; and that others may escape is no reason to go on: what one run escapes the next may not.
+- *Runs that escape.* Of the pipelines whose messages should all stall for a cause that the cost model names, two to five runs in a
+  hundred take the time of one whose messages do not (`escape` of the scales, counted without the model). Such a layout is tried
+  before one that is surely no better; a run that escaped is set aside and moves none of its neighbours; and that others may escape
+  is no reason to go on: what one run escapes the next may not.
 
 ## Where it falls short, and why
 

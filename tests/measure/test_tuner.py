@@ -12,7 +12,7 @@ from tuning_cases import PLAIN, Thing, drawn_beliefs, drawn_steps, ran, things
 
 from meshwright.evidence.fit.likeness import likeness
 from meshwright.measure.outcome import Outcome
-from meshwright.measure.tuning.learning import Seen, escapes
+from meshwright.measure.tuning.learning import escapes
 from meshwright.measure.tuning.running import Ran, implied, running
 from meshwright.measure.tuning.scales import Scales, covariance, shipped_scales
 from meshwright.measure.tuning.steps import NOISE, Luck, expected_improvement, update
@@ -118,12 +118,9 @@ def test_what_may_escape_is_tried_before_what_is_surely_no_better_and_is_no_reas
 
 
 def test_the_chance_to_escape_is_counted_over_the_runs_that_can() -> None:
-    known = replace(drawn_beliefs(3), escape=np.where(np.arange(12) < 6, -1.0, 0.0))
-    at = np.arange(12)
-    step = known.log_step + np.where((at == 2) | (at == 8), -0.9, 0.1)
-    cell = Seen(known=known, at=at, log_step=step, failed=np.zeros(0, dtype=np.int64))
-    assert escapes([cell]) == pytest.approx(2.0 / 8.0)
-    assert escapes([]) == 0.5
+    shift, above = np.array([-1.0, -1.0, -0.6, -2.0]), np.array([-0.9, 0.1, -0.2, -0.4])
+    assert escapes(shift, above) == pytest.approx(2.0 / 6.0)
+    assert escapes(np.zeros(0), np.zeros(0)) == 0.5
 
 
 def test_a_cell_that_is_off_as_a_whole_is_told_from_one_whose_trials_stall() -> None:

@@ -113,7 +113,7 @@ def beliefs(subjects: Sequence[Subject]) -> Beliefs:
     for each in subjects:
         evaluation = evaluate(each.case, each.layout)
         found.append(estimate(each.case, each.layout, evaluation))
-        escape.append(_escape(each, found[-1], float(evaluation.time.stall_s)))
+        escape.append(escape_of(each, found[-1], float(evaluation.time.stall_s)))
         shown.append(shown_bytes(each.case, evaluation, each.reading))
     curves = [memory_curve(each.case) for each in subjects]
     edges = [curve.edge if curve else math.log(each.case.capacity_bytes / each.case.offered_bytes)
@@ -140,7 +140,7 @@ def _spread(found: Estimate) -> float:
     return math.log(high / low) / 2.0 / NORMAL_90
 
 
-def _escape(subject: Subject, found: Estimate, stall_s: float) -> float:
+def escape_of(subject: Subject, found: Estimate, stall_s: float) -> float:
     """``Beliefs.escape``.
 
         log((step - (stalled - met) every) / step),   where 1 - (1 - stalled) / (1 - met) is ``SAID`` at least

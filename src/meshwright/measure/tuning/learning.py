@@ -57,14 +57,14 @@ def within(cell: Seen, factor: float = LOOKED_AT) -> Seen:
     return replace(cell, at=cell.at[kept], log_step=cell.log_step[kept])
 
 
-def learn(cells: Sequence[Seen]) -> Scales:
+def learn(cells: Sequence[Seen], escape: float) -> Scales:
     """The scales under which the cells are most likely, of each what a tuner looks at (``within``); each counts as the square root
-    of its runs.
+    of its runs. ``escape``: that scale, which is counted (``escapes``).
 
     Holds:   deterministic: searches along each scale from fixed values. No cell is off as a whole by more than ``common`` says: how
              likely the next one is follows by the rule of succession, 1 / (n + 2).
     """
-    found = replace(START, escape=escapes(cells))
+    found = replace(START, escape=escape)
     cells = [each for each in map(within, cells) if len(each.at) >= LEAST_RUNS]
     for _ in range(ROUNDS):
         steps = [_steps(each, found) for each in cells]
@@ -93,13 +93,13 @@ def _climb(start: Scales, names: Sequence[str], objective: Callable[[Scales], fl
     return best
 
 
-def escapes(cells: Sequence[Seen]) -> float:
-    """How many runs whose messages should stall are nearer to the time of one whose do not, by the rule of succession."""
-    can = [cell.known.escape[cell.at] for cell in cells]
-    apart = [cell.log_step - cell.known.log_step[cell.at] for cell in cells]
-    shift, above = np.concatenate([np.zeros(0), *can]), np.concatenate([np.zeros(0), *apart])
-    free = (shift < 0.0) & (np.abs(above - shift) < np.abs(above))
-    return float((1.0 + free.sum()) / (2.0 + (shift < 0.0).sum()))
+def escapes(shift: Floats, above: Floats) -> float:
+    """How many runs whose messages should stall are nearer to the time of one whose do not, by the rule of succession.
+
+    ``shift``: ``Beliefs.escape`` of each, below 0; ``above``: log(measured / predicted).
+    """
+    free = np.abs(above - shift) < np.abs(above)
+    return float((1.0 + free.sum()) / (2.0 + len(free)))
 
 
 def _steps(cell: Seen, scales: Scales) -> Steps:
