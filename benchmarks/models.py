@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 import sys
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.catalog.hf_equivalents import equivalents, rotary
 from tests.catalog.hf_published import published_parameters_of_class
+from tests.catalog.hf_towers import tower_of_class
 
 from meshwright.catalog import load_model, models, provenance, published_parameters
 from meshwright.domain.model import MixtureOfExperts
@@ -34,6 +35,10 @@ How an entry is written: [adding-a-model.md](adding-a-model.md).
 
 | model | layers | parameters | active a token | transformers | difference | published | source |
 |---|---:|---:|---:|---:|---:|---:|---|"""
+
+
+TOWERS = """What `--launch vision=frozen` and `vision=trained` count ([launch.md](launch.md)): every weight of the tower and of what
+projects its output to the model's width, beside the vision part of the class on the meta device."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +130,29 @@ def page(rows: Sequence[Row]) -> Iterator[str]:
         f"{len(rows)} models; {len(with_class)} have a class, and {equal} of these are equal to the last parameter. "
         f"{met} of {len(published)} published counts are met."
     )
+    yield from towers([row.model for row in rows])
+
+
+def towers(listed: Sequence[Model]) -> Iterator[str]:
+    """Vision towers of these models beside those of their class; nothing where none has one."""
+    seen = [model for model in listed if model.vision is not None]
+    if not seen:
+        return
+    yield from ("", "## Vision towers", "", TOWERS, "")
+    yield "| model | tower | parameters | transformers | difference | with its model |"
+    yield "|---|---|---:|---:|---:|---:|"
+    for model in seen:
+        tower = model.vision
+        assert tower is not None, "only models with one are listed"
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            built = tower_of_class(model.name)
+        whole = total_parameters(replace(model, tower=tower))
+        differs = tower.parameters - built
+        yield (
+            f"| {model.name} | {tower.layers} layers of {tower.hidden:,} | {tower.parameters:,} | {built:,} | "
+            f"{f'{differs:+,}' if differs else '0'} | {whole:,} |"
+        )
 
 
 if __name__ == "__main__":

@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.catalog.hf_towers import TEXT, WIDE, of_class, tower_of_class
 
 from meshwright.catalog import load_model, models
-from meshwright.catalog.model_sheet import _place, _record
 from meshwright.perf.parameters import total_parameters
 from meshwright.readers.fields import Fields
 from meshwright.readers.hf_config import model_from_config
@@ -21,9 +21,6 @@ PUBLISHED = {
     "qwen3-vl-8b": 8767123696, "qwen3-vl-30b-a3b": 31070754032,
 }
 """Totals of the checkpoints as the hub shows them, tower and model."""
-WIDE = 96
-TEXT = {"hidden_size": WIDE, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 64,
-        "vocab_size": 64}
 QWEN3 = {"depth": 3, "hidden_size": 64, "intermediate_size": 160, "num_heads": 4, "out_hidden_size": WIDE, "patch_size": 4,
          "num_position_embeddings": 256}
 GLM = {"depth": 2, "hidden_size": 64, "intermediate_size": 80, "num_heads": 4, "out_hidden_size": WIDE, "patch_size": 4,
@@ -45,24 +42,6 @@ MADE: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-def of_class(name: str, vision: dict[str, Any], wide: int) -> int:
-    """Weights of a class's tower and projection, on the meta device."""
-    torch = pytest.importorskip("torch")
-    transformers = pytest.importorskip("transformers")
-    made = getattr(transformers, f"{name}Config")(vision_config=vision)
-    text = made.text_config
-    for key, value in {**TEXT, "hidden_size": wide, "moe_intermediate_size": 64, "num_experts": 2, "n_routed_experts": 2,
-                       "num_local_experts": 2, "first_k_dense_replace": 0}.items():
-        if hasattr(text, key):
-            setattr(text, key, value)
-    if getattr(text, "layer_types", None):
-        text.layer_types = text.layer_types[:2]
-    with torch.device("meta"):
-        built = getattr(transformers, f"{name}ForConditionalGeneration")(made)
-    parts = ("visual", "vision", "multi_modal")
-    return sum(each.numel() for name, each in built.named_parameters() if any(part in name for part in parts))
-
-
 @pytest.mark.oracle
 @pytest.mark.parametrize("kind", MADE)
 @pytest.mark.filterwarnings("ignore")
@@ -77,16 +56,9 @@ def test_towers_equal_the_class(kind: str) -> None:
 @pytest.mark.parametrize("name", [name for name in models() if load_model(name).vision])
 @pytest.mark.filterwarnings("ignore")
 def test_towers_of_the_catalogue_equal_the_class(name: str) -> None:
-    model = load_model(name)
-    tower = model.vision
+    tower = load_model(name).vision
     assert tower is not None
-    vision = dict(_record(*_place(name)).vision["vision_config"])  # type: ignore[call-overload]
-    if "Qwen" in tower.architecture or "Glm" in tower.architecture:
-        vision["out_hidden_size"] = model.hidden
-    if "Mistral" in tower.architecture:
-        vision |= {"model_type": "pixtral", "head_dim": 64}
-    family = tower.architecture.removesuffix("ForConditionalGeneration")
-    assert tower.parameters == of_class(family, vision, model.hidden)
+    assert tower.parameters == tower_of_class(name)
 
 
 @pytest.mark.parametrize("name", PUBLISHED)

@@ -12,8 +12,11 @@ from meshwright.api import make_case
 from meshwright.catalog import cluster_for
 from meshwright.domain.case import Case
 from meshwright.domain.launching import launched, settings_of
-from meshwright.domain.layout import Layout
+from meshwright.domain.layout import Full, Layout
 from meshwright.errors import InputError
+from meshwright.estimate.evaluate import evaluate
+from meshwright.estimate.many import evaluate_many
+from meshwright.estimate.several import evaluations
 from meshwright.estimate.single import estimate
 from meshwright.perf.flops import sequence_flops, training_flops
 from meshwright.perf.parameters import total_parameters
@@ -124,3 +127,21 @@ def test_what_a_tower_cannot_be_is_said(model: str, settings: dict[str, str], wo
         model, cluster_for("h100-sxm", num_devices=8), global_batch_sequences=8, sequence_tokens=4096).model)
     with pytest.raises(InputError, match=words):
         launched(case, settings)
+
+
+LAYOUTS = [
+    LAYOUT, replace(LAYOUT, virtual_stages=2, schedule="interleaved"), replace(LAYOUT, recompute=Full()),
+    replace(LAYOUT, stage_layers=((10, 8), (10, 8)), virtual_stages=2, schedule="interleaved"),
+    Layout(data_parallel=8, num_microbatches=2, optimizer_shards=8, gradient_shards=8, parameter_shards=8),
+]
+
+
+@pytest.mark.parametrize("vision", ["frozen", "trained"])
+def test_columns_and_single_layouts_agree(vision: str) -> None:
+    case = launched(case_of(), {"vision": vision})
+    singles = [evaluate(case, layout) for layout in LAYOUTS]
+    step_s, reserved = evaluate_many(case, LAYOUTS)
+    each = [(float(one.time.step_s), float(one.memory.reserved_bytes.max())) for one in singles]
+    assert list(zip(step_s, reserved, strict=True)) == [pytest.approx(one, rel=1e-12) for one in each]
+    together = [(float(one.time.step_s), float(one.memory.reserved_bytes.max())) for one in evaluations(case, LAYOUTS)]
+    assert together == [pytest.approx(one, rel=1e-12) for one in each]

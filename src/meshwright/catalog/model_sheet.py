@@ -111,6 +111,11 @@ def published_config(name: str) -> Mapping[str, object] | None:
     return record.config if isinstance(record, ConfiguredRecord) else None
 
 
+def published_tower(name: str) -> Mapping[str, object]:
+    """The keys of a multi-modal wrapper that a model's block holds beside its language model; empty where it holds none."""
+    return _record(*_place(name)).vision
+
+
 def _config_numbers(config: Mapping[str, object], prefix: str) -> Iterator[tuple[str, float]]:
     """Every number of a configuration with its path; lists say which layers are which and count as text."""
     for key, value in config.items():
