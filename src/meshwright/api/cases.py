@@ -133,7 +133,7 @@ def drafted(values: Values, faults: Faults, *, runs: bool = True) -> Draft:
 
     Where no framework is named the default is meant, at its first release from the usual one on that trains the case.
     """
-    from meshwright.api.legality import later_release
+    from meshwright.api.releases import later_release
     from meshwright.catalog import load_model, shrink
     from meshwright.catalog.calibrations import calibration, check_name
     from meshwright.catalog.implementations import implementation
@@ -184,7 +184,7 @@ def drafted(values: Values, faults: Faults, *, runs: bool = True) -> Draft:
     if complete:
         with faults:
             case = _case(found, values, request)
-        later = later_release(case) if case is not None and "framework" not in values else None
+        later = later_release(case.framework, case.case) if case is not None and "framework" not in values else None
         if later is not None:
             return drafted({**values, "framework": later}, faults, runs=runs)
     return Draft(

@@ -6,9 +6,9 @@ was asked for, and otherwise a remark: an estimate of ZeRO-3 is worth having wit
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from meshwright.api.releases import never
 from meshwright.domain.features import Features
 from meshwright.domain.launch import OFF
 from meshwright.errors import InputError, Message
@@ -71,28 +71,7 @@ def _refusals(given: Setup, features: Features, layout: Layout) -> list[str]:
 
 def never_trains(given: Setup) -> list[Message]:
     """Why the framework does not train the case, whatever the layout."""
-    from meshwright.domain.layout import Layout
-
-    devices, batch = given.case.cluster.num_devices, given.case.batch.global_batch_sequences
-    plain = Layout(data_parallel=devices, num_microbatches=max(1, batch // devices))
-    reasons = [each for each in given.framework.check(given.case, plain) if each.path in {"model", "training", "cluster"}]
-    return [Message(each.id, each.template, each.values) for each in reasons]
-
-
-def later_release(given: Setup) -> str | None:
-    """The first later release of a framework that trains the case, as ``megatron@0.19``, where the one that is meant never does."""
-    from meshwright.frameworks.parts import first_release
-
-    there = given.framework
-    if not never_trains(given):
-        return None
-    release = first_release(there.version, there.releases, lambda each: _trains(given, there.at(each)))
-    return None if release is None else f"{there.name}@{release}"
-
-
-def _trains(given: Setup, other: Framework) -> bool:
-    """Whether a framework trains the case in some layout."""
-    return not never_trains(replace(given, framework=other.for_case(given.case)))
+    return never(given.framework, given.case)
 
 
 def trainers(given: Setup, having: Callable[[Features], bool] | None = None) -> list[str]:
@@ -108,7 +87,7 @@ def trainers(given: Setup, having: Callable[[Features], bool] | None = None) -> 
         def trains(release: str, there: Framework = there) -> bool:
             other = there.at(release).for_case(given.case)
             able = task in other.features.tasks and (having is None or having(other.features))
-            return able and _trains(given, other)
+            return able and not never(other, given.case)
 
         release = first_release(there.version, there.releases, trains)
         if release is not None:

@@ -61,8 +61,8 @@ def no_legal_layout(case: Case, features: Features, options: SearchOptions, pins
     model, tokens = case.model, case.batch.sequence_tokens
     if model.position == "learned" and tokens > model.position_table:
         words = "{model} has learned {most} positions: a sequence of {tokens} tokens has none beyond"
-        said = {"model": model.name, "most": integer(model.position_table), "tokens": integer(tokens)}
-        return [Message("plan.positions", words, said, path="--sequence")]
+        beyond = {"model": model.name, "most": integer(model.position_table), "tokens": integer(tokens)}
+        return [Message("plan.positions", words, beyond, path="--sequence")]
     messages: list[Message] = []
     offered: dict[str, tuple[object, ...]] = {
         "schedule": features.schedules, "zero": features.zero_stages, "recompute": features.recompute,

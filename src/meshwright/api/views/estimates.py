@@ -78,6 +78,10 @@ def estimate_view(estimate: Estimate) -> Document:
     view["time"] = {part.name: number(getattr(estimate.time, part.name)) for part in fields(estimate.time)}
     view["interval"] = plain(estimate.interval)
     view["stall"] = plain(estimate.stall)
+    stalled = 0.0 if estimate.stall is None else estimate.stall.probability
+    view["humps"] = [{"probability": 1.0 - stalled, "step_s": number(estimate.step_s)}]
+    if estimate.stall is not None:
+        view["humps"].append({"probability": number(stalled), "step_s": number(estimate.stall.step_s)})
     view["calibration"] = estimate.calibration
     view["grades"] = dict(estimate.grades or {})
     view |= {name: plain(getattr(estimate, name)) for name in _EXTRA}
@@ -86,9 +90,15 @@ def estimate_view(estimate: Estimate) -> Document:
     return view
 
 
+LAUNCHED = ("graphs", "compile", "deterministic", "attention", "dispatcher", "routing", "overlap")
+"""Settings that the document always has, by the contract."""
+
+
 def launch_view(case: Case, layout: Layout) -> Document:
-    """Every setting of the launch: its value, who says so, and what it costs against its best value."""
-    return {
+    """Every setting of the launch: its value, who says so, and what it costs against its best value; null where it means nothing
+    for the case, as a dispatcher does for a dense model."""
+    nothing = {"value": None, "source": None, "best": None, "cost_ratio": None}
+    return {name: dict(nothing) for name in LAUNCHED} | {
         each.name: {"value": each.value, "source": each.source, "best": each.best, "cost_ratio": number(each.cost_ratio)}
         for each in launch_costs(case, layout)
     }
