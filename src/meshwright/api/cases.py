@@ -212,7 +212,7 @@ def _case(found: Mapping[str, Any], values: Values, request: dict[str, Any]) -> 
     """The case of parts that are all there."""
     from meshwright.domain.case import Case
     from meshwright.domain.launch import parse_launch
-    from meshwright.domain.launching import launched
+    from meshwright.domain.launching import launched, learns_beside_adapters
     from meshwright.domain.training import Lora, Training
 
     training = Training(
@@ -226,6 +226,11 @@ def _case(found: Mapping[str, Any], values: Values, request: dict[str, Any]) -> 
         **{field: request[name] for name, field in RATIOS.items() if name in request},
     )
     case = launched(case, parse_launch(values["launch"])) if "launch" in values else case
+    if learns_beside_adapters(case.model, training):
+        raise fault(
+            "launch.tower-adapters", "--task lora: adapters leave a tower frozen, and {model} says trained: true of its own",
+            model=case.model.name,
+        )
     return Setup(
         case=case, framework=found["framework"].for_case(case), request=_said(request), values=_as_values(request),
         samples=found["samples"],
