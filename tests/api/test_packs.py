@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 import meshwright as mw
 from meshwright.api import packed_search
+from meshwright.api.cases import setup
+from meshwright.api.fields import Faults
 from meshwright.api.packed_search import best_packs
 from meshwright.api.packs import (
     batch_of_packs,
@@ -250,3 +252,19 @@ def test_explain_tries_the_caps_that_plan_tries(file, monkeypatch):
     assert explained.given.case.batch == plan.given.case.batch
     assert explained.to_json()["estimate"]["label"] == plan.to_json()["plans"][0]["estimate"]["label"]
     assert explained.estimate.step_s == plan.result.plans[0].estimate.step_s
+
+
+@pytest.mark.parametrize("cap", [1024, 1536, 4096])
+def test_images_of_the_samples_stay_as_many_whatever_the_cap_and_are_read_back(cap, tmp_path):
+    lengths = tmp_path / "lengths.jsonl"
+    lengths.write_text("\n".join(f'{{"length": {100 + 37 * index % 900}}}' for index in range(300)) + '\n{"length": 1024}')
+    values = {"model": "qwen2.5-vl-3b", "device": "h100-sxm", "nodes": 1, "global_batch": 256, "lengths": str(lengths)}
+    values |= {"framework": "accelerate", "launch": "vision=frozen image_tokens=100"}
+    faults = Faults()
+    found = setup(values, faults)
+    assert not faults.messages
+    packed = found.packed(cap, 256)
+    tower = packed.case.model.tower
+    assert tower.image_ratio == pytest.approx(100 / 1024, rel=0.01)
+    again = setup({**values, "max_tokens": cap, "packs": 256, "launch": packed.request["launch"]}, faults)
+    assert again.case == packed.case

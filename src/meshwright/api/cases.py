@@ -40,12 +40,17 @@ class Setup(Value, frozen=True, kw_only=True):
     """What the sequences are packs of, where lengths are given."""
 
     def packed(self, max_tokens: int, packs: int) -> Setup:
-        """The same samples in so many packs of at most so many tokens."""
+        """The same samples in so many packs of at most so many tokens, and the same images: as large a share of every pack."""
         from meshwright.api.packs import batch_of_samples
+        from meshwright.domain.launch import launch_words, parse_launch
+        from meshwright.domain.launching import launched, settings_of
 
         assert self.samples is not None, "only samples are packed"
         case = replace(self.case, batch=batch_of_samples(self.samples, self.request["global_batch"], max_tokens, packs))
         request = {**self.request, "max_tokens": max_tokens, "packs": packs}
+        if "image_tokens" in case.launch.given:
+            settings = parse_launch(request["launch"]) | {"image_tokens": settings_of(case)["image_tokens"]}
+            case, request["launch"] = launched(case, settings), launch_words(settings)
         return replace(self, case=case, framework=self.framework.for_case(case), request=request)
 
     def _of_packs(self, message: Message) -> Message:

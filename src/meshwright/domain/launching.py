@@ -118,5 +118,5 @@ def settings_of(case: Case) -> dict[str, str]:
     }
     if (tower := case.model.tower) is not None and case.model.vision is not None:
         found["vision"] = "trained" if tower.trained else "frozen"
-        found["image_tokens"] = str(round(tower.image_ratio * case.batch.sequence_tokens))
+        found["image_tokens"] = str(max(1, round(tower.image_ratio * case.batch.sequence_tokens)))
     return found | {name: value for name, value in moved.items() if value != OFF[name] or name in launch.given}
