@@ -156,14 +156,14 @@ def test_what_plan_chose_is_what_estimate_predicts(planned):
 
 @pytest.mark.parametrize("drawn", ["lognormal:median=1500,sigma=0.8,max=8192,n=2048", "uniform:min=100,max=4000,n=1500"])
 def test_plan_finds_no_slower_packs_than_pack(drawn, tmp_path):
-    """Both count the packs of one file: where `pack` fills 496, `plan` does not pay for 512."""
+    """Both count the packs of one file, and both fill stages: where `pack` fills 496, `plan` does not pay for 512."""
     case = {"model": "llama3-8b", "device": "h100-sxm", "nodes": 1, "task": "sft"}
     packed = mw.pack(mw.PackRequest(**case, distribution=drawn)).to_json()
     file = tmp_path / "lengths.txt"
     lengths = mw.pack(mw.PackRequest(distribution=drawn, max_tokens=8192)).packed.lengths.lengths
     file.write_text(" ".join(map(str, lengths)))
     case |= {"lengths": str(file), "global_batch": len(lengths)}
-    best = mw.plan(mw.PlanRequest(**case, top=1, no_balance=True)).to_json()["plans"][0]
+    best = mw.plan(mw.PlanRequest(**case, top=1)).to_json()["plans"][0]
     recommended = next(each for each in packed["curve"] if each["max_tokens"] == packed["recommended_max_tokens"])
     assert best["estimate"]["expected_step_s"] <= recommended["step_s"] / recommended["memory_fit_probability"]
 
