@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 import meshwright as mw
 from meshwright.api import packed_search
+from meshwright.api.cases import setup
+from meshwright.api.fields import Faults
 from meshwright.api.packed_search import best_packs
 from meshwright.api.packs import (
     batch_of_packs,
@@ -154,14 +156,14 @@ def test_what_plan_chose_is_what_estimate_predicts(planned):
 
 @pytest.mark.parametrize("drawn", ["lognormal:median=1500,sigma=0.8,max=8192,n=2048", "uniform:min=100,max=4000,n=1500"])
 def test_plan_finds_no_slower_packs_than_pack(drawn, tmp_path):
-    """Both count the packs of one file: where `pack` fills 496, `plan` does not pay for 512."""
+    """Both count the packs of one file, and both fill stages: where `pack` fills 496, `plan` does not pay for 512."""
     case = {"model": "llama3-8b", "device": "h100-sxm", "nodes": 1, "task": "sft"}
     packed = mw.pack(mw.PackRequest(**case, distribution=drawn)).to_json()
     file = tmp_path / "lengths.txt"
     lengths = mw.pack(mw.PackRequest(distribution=drawn, max_tokens=8192)).packed.lengths.lengths
     file.write_text(" ".join(map(str, lengths)))
     case |= {"lengths": str(file), "global_batch": len(lengths)}
-    best = mw.plan(mw.PlanRequest(**case, top=1, no_balance=True)).to_json()["plans"][0]
+    best = mw.plan(mw.PlanRequest(**case, top=1)).to_json()["plans"][0]
     recommended = next(each for each in packed["curve"] if each["max_tokens"] == packed["recommended_max_tokens"])
     assert best["estimate"]["expected_step_s"] <= recommended["step_s"] / recommended["memory_fit_probability"]
 
@@ -250,3 +252,19 @@ def test_explain_tries_the_caps_that_plan_tries(file, monkeypatch):
     assert explained.given.case.batch == plan.given.case.batch
     assert explained.to_json()["estimate"]["label"] == plan.to_json()["plans"][0]["estimate"]["label"]
     assert explained.estimate.step_s == plan.result.plans[0].estimate.step_s
+
+
+@pytest.mark.parametrize("cap", [1024, 1536, 4096])
+def test_images_of_the_samples_stay_as_many_whatever_the_cap_and_are_read_back(cap, tmp_path):
+    lengths = tmp_path / "lengths.jsonl"
+    lengths.write_text("\n".join(f'{{"length": {100 + 37 * index % 900}}}' for index in range(300)) + '\n{"length": 1024}')
+    values = {"model": "qwen2.5-vl-3b", "device": "h100-sxm", "nodes": 1, "global_batch": 256, "lengths": str(lengths)}
+    values |= {"framework": "accelerate", "launch": "vision=frozen image_tokens=100"}
+    faults = Faults()
+    found = setup(values, faults)
+    assert not faults.messages
+    packed = found.packed(cap, 256)
+    tower = packed.case.model.tower
+    assert tower.image_ratio == pytest.approx(100 / 1024, rel=0.01)
+    again = setup({**values, "max_tokens": cap, "packs": 256, "launch": packed.request["launch"]}, faults)
+    assert again.case == packed.case

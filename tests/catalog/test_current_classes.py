@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from meshwright.errors import InputError
 from meshwright.perf.parameters import total_parameters
 from meshwright.readers.hf_config import model_from_config
 
@@ -42,3 +43,14 @@ def test_defaults_of_a_class_are_read_as_it_builds_them(kind: str) -> None:
             assert slides == [each == "sliding_attention" for each in types]
         unsaid = {key: value for key, value in config.items() if key != "layer_types"}
         assert model_from_config(unsaid, where="x").pattern == model.pattern
+
+
+def test_what_is_missing_is_said_once() -> None:
+    config: dict[str, Any] = {
+        "model_type": "cohere2_moe", "hidden_size": 64, "num_hidden_layers": 4, "intermediate_size": 96, "vocab_size": 128,
+        "num_experts": 4, "num_experts_per_tok": 2, "num_key_value_heads": 2,
+    }
+    assert model_from_config(config | {"num_attention_heads": 4}, where="x", name="x").is_moe
+    with pytest.raises(InputError) as refused:
+        model_from_config(config, where="x", name="x")
+    assert str(refused.value) == "x: num_attention_heads: is missing"

@@ -470,3 +470,16 @@ def test_a_class_that_places_its_layers_itself_has_stages_alike():
     assert "own-stages" not in refused(case, even, "main")
     assert "own-stages" in refused(case, replace(even, stage_layers=((37, 35),)), "main")
     assert "hybrid_layer_pattern" not in "".join(file.text for file in BRIDGE.at("main").write(case, even))
+
+
+@pytest.mark.parametrize("recompute", [Full(layers=5), Full()])
+@pytest.mark.parametrize("knobs", [{}, {"pipeline_parallel": 2}])
+def test_a_class_that_counts_whole_layers_is_read_back_as_it_was_written(recompute, knobs):
+    case = make_case("falcon-h1-7b", cluster_for("h100-sxm", num_devices=8), global_batch_sequences=64, sequence_tokens=4096,
+                     framework="bridge@main", calibration="none")
+    layout = layout_of(case, recompute=recompute, **knobs)
+    files = [each for each in BRIDGE.at("main").write(case, layout) if each.path in {"launch.sh", "train.py"}]
+    assert ("model.recompute_num_layers=5 " in "".join(each.text for each in files)) == (recompute == Full(layers=5))
+    reading = read(*files, devices=8, model="falcon-h1-7b", version="main")
+    assert (reading.layout.recompute, reading.layout.stage_layers) == (recompute, None)
+    assert reading.said.figures["layers"] == case.model.num_layers

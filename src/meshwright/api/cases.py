@@ -40,12 +40,17 @@ class Setup(Value, frozen=True, kw_only=True):
     """What the sequences are packs of, where lengths are given."""
 
     def packed(self, max_tokens: int, packs: int) -> Setup:
-        """The same samples in so many packs of at most so many tokens."""
+        """The same samples in so many packs of at most so many tokens, and the same images: as large a share of every pack."""
         from meshwright.api.packs import batch_of_samples
+        from meshwright.domain.launch import launch_words, parse_launch
+        from meshwright.domain.launching import launched, settings_of
 
         assert self.samples is not None, "only samples are packed"
         case = replace(self.case, batch=batch_of_samples(self.samples, self.request["global_batch"], max_tokens, packs))
         request = {**self.request, "max_tokens": max_tokens, "packs": packs}
+        if "image_tokens" in case.launch.given:
+            settings = parse_launch(request["launch"]) | {"image_tokens": settings_of(case)["image_tokens"]}
+            case, request["launch"] = launched(case, settings), launch_words(settings)
         return replace(self, case=case, framework=self.framework.for_case(case), request=request)
 
     def _of_packs(self, message: Message) -> Message:
@@ -212,7 +217,7 @@ def _case(found: Mapping[str, Any], values: Values, request: dict[str, Any]) -> 
     """The case of parts that are all there."""
     from meshwright.domain.case import Case
     from meshwright.domain.launch import parse_launch
-    from meshwright.domain.launching import launched
+    from meshwright.domain.launching import launched, learns_beside_adapters
     from meshwright.domain.training import Lora, Training
 
     training = Training(
@@ -226,6 +231,11 @@ def _case(found: Mapping[str, Any], values: Values, request: dict[str, Any]) -> 
         **{field: request[name] for name, field in RATIOS.items() if name in request},
     )
     case = launched(case, parse_launch(values["launch"])) if "launch" in values else case
+    if learns_beside_adapters(case.model, training):
+        raise fault(
+            "launch.tower-adapters", "--task lora: adapters leave a tower frozen, and {model} says trained: true of its own",
+            model=case.model.name,
+        )
     return Setup(
         case=case, framework=found["framework"].for_case(case), request=_said(request), values=_as_values(request),
         samples=found["samples"],

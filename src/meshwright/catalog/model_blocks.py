@@ -136,6 +136,8 @@ def block_faults(record: ModelRecord, where: str) -> Iterator[Message]:
         yield Message("model.feed_forward", "give mlp, experts or both", {}, where)
     if record.attention is None and not record.attentions and not record.mixers.named:
         yield Message("key.missing", "is missing", {}, f"{where}.attention")
+    if record.tower is not None:
+        yield from _tower_faults(record.tower, f"{where}.tower")
     kinds = kinds_of(record)
     for name, kind in kinds.items():
         yield from _kind_faults(record, name, kind, where)
@@ -156,6 +158,19 @@ def block_faults(record: ModelRecord, where: str) -> Iterator[Message]:
         if key not in kinds:
             values = {"kind": key, "hint": did_you_mean(key, kinds), "known": list(kinds)}
             yield Message("model.kind", "unknown kind {kind!r}{hint}; known: {known}", values, where)
+
+
+def _tower_faults(tower: Tower, where: str) -> Iterator[Message]:
+    """What contradicts itself in a tower."""
+    if not 0.0 < tower.image_ratio <= 1.0:
+        values = {"value": tower.image_ratio, "low": 0, "high": 1}
+        yield Message("model.range", "{value} is not within {low}..{high}", values, f"{where}.image_ratio")
+    if tower.whole_layers > tower.layers:
+        values = {"whole": tower.whole_layers, "layers": tower.layers}
+        yield Message("model.tower-layers", "{whole} are more than its {layers} layers", values, f"{where}.whole_layers")
+    if tower.heads and tower.hidden % tower.heads:
+        values = {"heads": tower.heads, "hidden": tower.hidden}
+        yield Message("config.heads", "{heads} does not divide hidden size {hidden}", values, f"{where}.heads")
 
 
 def _kind_faults(record: ModelRecord, name: str, kind: KindRecord, where: str) -> Iterator[Message]:

@@ -25,7 +25,7 @@ from meshwright.domain.model import Model
 from meshwright.errors import InputError, Message, fault
 from meshwright.readers.fields import Fields
 from meshwright.readers.hf_config import model_from_config, read_config
-from meshwright.readers.limits import MAX_SIZE
+from meshwright.readers.limits import MAX_SIZE, refuse_giants
 from meshwright.readers.safe import require_mapping
 from meshwright.readers.structure import structure
 from meshwright.readers.towers import tower_of, towers
@@ -51,8 +51,10 @@ class ConfiguredRecord(Value, frozen=True, kw_only=True):
 
 MAY_BE_ZERO = frozenset({
     "shared_width", "position_table", "num_mtp_layers", "num_mtp_passes", "norms", "inputs", "outputs", "weights", "rate",
-    "convolution",
+    "convolution", "whole_layers",
 })
+SUMS = frozenset({"parameters", "tower.parameters"})
+"""Keys that add up a model's sizes, or those of a part."""
 
 
 def models() -> tuple[str, ...]:
@@ -203,7 +205,7 @@ def _seeing(model: Model, vision: Mapping[str, object], where: str) -> Model:
         raise fault("model.vision", "says nothing of a tower that is known: model_type is one of {known}, beside vision_config",
                     path=wrapper.path, known=", ".join(towers))
     beside = f"{tower.name} ({tower.layers} layers of {tower.hidden:,})"
-    return replace(model, vision=tower, beside=(beside,))
+    return refuse_giants(replace(model, vision=tower, beside=(beside,)), where)
 
 
 def _record(sheet: Sheet, name: str) -> ModelRecord | ConfiguredRecord:
@@ -229,7 +231,7 @@ def _record(sheet: Sheet, name: str) -> ModelRecord | ConfiguredRecord:
         )
         for path, value in numbers_of(record)
         if isinstance(value, int)
-        and path != "parameters"
+        and path not in SUMS
         and not (low := int(path.rpartition(".")[2] not in MAY_BE_ZERO)) <= value <= MAX_SIZE
     ]
     faults += block_faults(record, where)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from meshwright.domain.case import Case
     from meshwright.domain.model import Model
+    from meshwright.domain.training import Training
 
 
 def launched(case: Case, settings: Mapping[str, str]) -> Case:
@@ -37,7 +38,7 @@ def launched(case: Case, settings: Mapping[str, str]) -> Case:
         launch, deterministic=_on(settings, "deterministic", launch.deterministic),
         attention_by_default=_on(settings, "attention", launch.attention_by_default),
         plain_host=_on(settings, "host", launch.plain_host),
-        plain_optimizer=_on(settings, "optimizer", launch.plain_optimizer), given=launch.given | settings.keys(),
+        plain_optimizer=_on(settings, "optimizer", launch.plain_optimizer), given=launch.given | _said(settings),
         offloaded_checkpoints=_on(settings, "checkpoints", launch.offloaded_checkpoints),
         offloaded_layers=int(settings.get("offload_layers", launch.offloaded_layers)),
         slice_tokens=int(settings.get("slice_tokens", launch.slice_tokens)),
@@ -48,10 +49,20 @@ def launched(case: Case, settings: Mapping[str, str]) -> Case:
     model = case.model if "vision" not in settings else seeing(
         case.model, settings["vision"], int(settings.get("image_tokens", 0)), case.batch.sequence_tokens
     )
-    if training.weights_frozen and model.tower is not None and model.tower.trained:
+    if "vision" in settings and learns_beside_adapters(model, training):
         raise fault(
             "launch.vision-adapters", "vision=trained and --task lora contradict each other: adapters leave the tower frozen")
     return replace(case, model=model, implementation=implementation, training=training, launch=launch)
+
+
+def _said(settings: Mapping[str, str]) -> set[str]:
+    """Names of the settings that somebody chose: no tokens of images leave their number assumed."""
+    return {name for name in settings if name != "image_tokens" or int(settings[name])}
+
+
+def learns_beside_adapters(model: Model, training: Training) -> bool:
+    """Whether a tower is trained in front of a model of which only adapters are."""
+    return training.weights_frozen and model.tower is not None and model.tower.trained
 
 
 def seeing(model: Model, vision: str, image_tokens: int, sequence_tokens: int) -> Model:
@@ -62,6 +73,11 @@ def seeing(model: Model, vision: str, image_tokens: int, sequence_tokens: int) -
     Errors:  ``InputError`` for a model that has no tower, and for more tokens of images than a sequence has.
     """
     tower = model.vision
+    if model.tower is not None and tower is None:
+        raise fault(
+            "launch.vision-counted", "vision={vision}: {model} has a tower of its own that is always counted; its YAML says "
+            "trained and image_ratio", vision=vision, model=model.name,
+        )
     if tower is None:
         if vision == "none":
             return model
@@ -102,5 +118,5 @@ def settings_of(case: Case) -> dict[str, str]:
     }
     if (tower := case.model.tower) is not None and case.model.vision is not None:
         found["vision"] = "trained" if tower.trained else "frozen"
-        found["image_tokens"] = str(round(tower.image_ratio * case.batch.sequence_tokens))
+        found["image_tokens"] = str(max(1, round(tower.image_ratio * case.batch.sequence_tokens)))
     return found | {name: value for name, value in moved.items() if value != OFF[name] or name in launch.given}

@@ -22,6 +22,7 @@ def refuse_giants(model: Model, where: str) -> Model:
     """The model, or an ``InputError`` where its sizes multiply to more than any model has."""
     tables = model.hidden * (model.vocabulary + model.position_table) + sum(each.rows * each.width for each in model.lookups)
     size = max(tables, max(_size(model, kind) for kind in model.kinds) * (model.num_layers + len(model.mtp_kinds)))
+    size = max(size, *(tower.parameters for tower in (model.tower, model.vision) if tower is not None), 0)
     if size > MAX_PARAMETERS:
         raise fault("model.giant", "its sizes multiply to {size:.0e} parameters; {limit:.0e} is the limit",
                     path=where, size=size, limit=MAX_PARAMETERS)

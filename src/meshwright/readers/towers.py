@@ -93,7 +93,7 @@ def qwen2_5_vl(wrapper: Fields, fields: Fields, width: int) -> Tower:
     wide, frames = merge * merge * hidden, fields.size("temporal_patch_size", default=2)
     rest = _pixels(fields, frames=frames, patch=14) * hidden + hidden + _linear(wide, wide) + _linear(wide, width)
     window = fields.size("window_size", default=112) // _edge(fields, "patch_size", 14)
-    whole = len([each for each in fields.numbers("fullatt_block_indexes") if each < layers])
+    whole = len({each for each in fields.numbers("fullatt_block_indexes") if each < layers})
     return Tower(
         name="vision tower", layers=layers, hidden=hidden, parameters=layers * _layer(hidden, block, gated=True, norm=1) + rest,
         heads=_heads(fields, hidden, 16), width=block, gated=True, merged=merge * merge,
@@ -159,6 +159,10 @@ def llama4(wrapper: Fields, fields: Fields, width: int) -> Tower:
     block, edge = fields.size("intermediate_size"), _edge(fields, "patch_size", 14)
     patches = (_edge(fields, "image_size", 448) // edge) ** 2
     ratio = fields.number("pixel_shuffle_ratio", default=0.5, maximum=1.0)
+    if ratio * ratio * patches < 1.0:
+        words = "{ratio:g} leaves no token of {patches} patches"
+        fields.fault("pixel_shuffle_ratio", "config.shuffle", words, ratio=ratio, patches=patches)
+        ratio = 1.0
     outward, inner = fields.size("vision_output_dim", default=7680), fields.size("projector_input_dim", default=4096)
     bias = fields.flag("multi_modal_projector_bias", default=False)
     rest = _pixels(fields, frames=1, patch=14) * hidden + (patches + 2) * hidden + 4 * hidden

@@ -59,13 +59,15 @@ def _tower(case: Case) -> str:
     model, tokens = case.model, case.batch.sequence_tokens
     if (tower := model.tower) is not None:
         images = tower.image_ratio * tokens
-        given = {"image_tokens", "vision"} & case.launch.given
-        assumed = "" if "image_tokens" in given else " (assumed: half; --launch image_tokens=N)"
+        patches = max(1.0, min(float(tower.image_patches), images * tower.merged))
+        assumed = " (assumed: half; --launch image_tokens=N)"
+        if "image_tokens" in case.launch.given or model.vision is None:
+            assumed = ""
         learns = "trained" if tower.trained else "frozen: weights and a forward"
         return (
             f"with its {tower.name} ({count(tower.parameters)} parameters, {tower.layers} layers, {learns}) on stage 0; "
             f"{integer(round(images))} of {integer(tokens)} tokens of a sequence are images{assumed}, "
-            f"{integer(tower.image_patches)} patches each, {tower.merged} a token"
+            f"{integer(round(patches))} patches each, {tower.merged} a token"
         )
     if not model.beside:
         return ""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from meshwright.documents.quoting import python
 from meshwright.frameworks.hub import hub_name
+from meshwright.frameworks.megatron.hybrid import letters_of_a_layer
 from meshwright.frameworks.parts import takes_class
 
 if TYPE_CHECKING:
@@ -20,6 +21,11 @@ RELEASES = ("0.3", "main")
 def is_automatic(model: Model, release: str) -> bool:
     """Whether a release builds the model through AutoBridge."""
     return takes_class("bridge", release, RELEASES, model)
+
+
+def blocks_of(model: Model, release: str) -> int:
+    """How many of Bridge's layers each layer is: the blocks of a hybrid's pattern, one of a class that counts whole layers."""
+    return 1 if is_automatic(model, release) else letters_of_a_layer(model) or 1
 
 
 def imports() -> Iterator[str]:

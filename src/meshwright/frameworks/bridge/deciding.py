@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from meshwright.domain.layout import Full, Selective
-from meshwright.frameworks.bridge.automatic import is_automatic
+from meshwright.frameworks.bridge.automatic import blocks_of, is_automatic
 from meshwright.frameworks.keys import Says, decided
 from meshwright.frameworks.megatron import MEGATRON
-from meshwright.frameworks.megatron.hybrid import is_hybrid, letters_of_a_layer, pattern
+from meshwright.frameworks.megatron.hybrid import is_hybrid, pattern
 from meshwright.frameworks.megatron.layout_arguments import CONTEXT_TYPES, block_layers, hybrid_inner
 from meshwright.frameworks.megatron.pipeline import is_even, layout_string, split_of
 from meshwright.frameworks.planned import Planned
@@ -38,7 +38,7 @@ def decide(case: Case, layout: Layout, release: str) -> Values:
     """The fields that express a layout, under Bridge's own names; what is off is absent."""
     values = decided(KEYS, Planned(case, layout, release))
     staged = _context(case, layout) | _stages(case, layout, release)
-    return values | staged | _recompute(case, layout) | _shards(layout) | _overlap(layout) | _offload(case)
+    return values | staged | _recompute(case, layout, release) | _shards(layout) | _overlap(layout) | _offload(case)
 
 
 def _offload(case: Case) -> dict[str, object]:
@@ -68,7 +68,7 @@ def _stages(case: Case, layout: Layout, release: str) -> dict[str, object]:
     if layout.virtual_stages > 1:
         values["model.virtual_pipeline_model_parallel_size"] = layout.virtual_stages
         values["model.microbatch_group_size_per_vp_stage"] = layout.pipeline_parallel
-    split, blocks = split_of(case, layout), letters_of_a_layer(case.model) or 1
+    split, blocks = split_of(case, layout), blocks_of(case.model, release)
     if is_hybrid(case.model) and layout.pipeline_parallel > 1 and not is_automatic(case.model, release):
         if release == "main":
             values["model.hybrid_layer_pattern"] = pattern(case.model, split).partition("/")[0]
@@ -80,7 +80,7 @@ def _stages(case: Case, layout: Layout, release: str) -> dict[str, object]:
     return values
 
 
-def _recompute(case: Case, layout: Layout) -> dict[str, object]:
+def _recompute(case: Case, layout: Layout, release: str) -> dict[str, object]:
     """What is computed again in the backward pass."""
     match layout.recompute:
         case Selective(modules=modules):
@@ -91,7 +91,7 @@ def _recompute(case: Case, layout: Layout) -> dict[str, object]:
                 return {
                     "model.recompute_granularity": "full",
                     "model.recompute_method": "uniform" if count is None else "block",
-                    "model.recompute_num_layers": 1 if count is None else count * (letters_of_a_layer(case.model) or 1),
+                    "model.recompute_num_layers": 1 if count is None else count * blocks_of(case.model, release),
                 }
     return {}
 

@@ -8,11 +8,12 @@ from meshwright.documents.source import Source
 from meshwright.domain.launch import launch_words, offload_words
 from meshwright.domain.layout import AttentionKernel, ContextKind, Full, Layout, NoRecompute, Overlap, Recompute, Selective
 from meshwright.errors import InputError
+from meshwright.frameworks.bridge.automatic import blocks_of
 from meshwright.frameworks.bridge.deciding import KEYS
 from meshwright.frameworks.bridge.limits import PRECISIONS
 from meshwright.frameworks.compose import Values, data_parallel_of, microbatches_of, world_of
 from meshwright.frameworks.keys import spellings, told
-from meshwright.frameworks.megatron.hybrid import layers_of, letters_of_a_layer, main_pattern
+from meshwright.frameworks.megatron.hybrid import layers_of, main_pattern
 from meshwright.frameworks.megatron.reading import KERNELS
 from meshwright.frameworks.megatron.stages import unrolled
 from meshwright.frameworks.settings import Given, Reading, Said
@@ -70,7 +71,7 @@ def interpret(source: Source, given: Given, release: str) -> Reading:
             context_kind=_kind(values) if cp > 1 else "ring", pipeline_parallel=pp, virtual_stages=chunks, expert_parallel=ep,
             expert_tensor_parallel=etp, data_parallel=dp, optimizer_shards=shards[0], gradient_shards=shards[1],
             parameter_shards=shards[2], microbatch_sequences=mb, num_microbatches=microbatches,
-            recompute=_recompute(values, _largest(values, given, pp, chunks, split), _blocks(given)),
+            recompute=_recompute(values, _largest(values, given, pp, chunks, split), _blocks(values, given)),
             schedule="interleaved" if chunks > 1 else "1f1b", stage_layers=split,
             offload=("optimizer",) if values.bool("optimizer.optimizer_cpu_offload") else (), attention=_attention(values),
             overlap=_overlap(values, tp, chunks, ep, dp * cp, sharded=shards[0] > 1),
@@ -174,7 +175,7 @@ def _stages(values: Values, pp: int, given: Given) -> tuple[int, Split | None] |
             return None
         split = tuple(tuple(counts[start : start + pp]) for start in range(0, len(counts), pp))
         return len(split), split if len(set(counts)) > 1 and pp > 1 else None
-    blocks = _blocks(given)
+    blocks = _blocks(values, given)
     first, last = (None if (count := values.int(f"model.num_layers_in_{end}_pipeline_stage")) is None else count // blocks
                    for end in ("first", "last"))
     embedding, loss = (values.bool(f"model.account_for_{part}_in_pipeline_split") for part in ("embedding", "loss"))
@@ -197,9 +198,9 @@ def _stages(values: Values, pp: int, given: Given) -> tuple[int, Split | None] |
     return chunks, tuple(map(tuple, grid)) if len({count for chunk in grid for count in chunk}) > 1 else None
 
 
-def _blocks(given: Given) -> int:
+def _blocks(values: Values, given: Given) -> int:
     """Megatron-Core's layers of one layer of the model: two of some hybrids, of which its configuration counts blocks."""
-    return (letters_of_a_layer(given.model) or 1) if given.model else 1
+    return blocks_of(given.model, values.release) if given.model else 1
 
 
 def _segments(values: Values, given: Given) -> list[int] | None:
@@ -231,7 +232,7 @@ def _cells(values: Values) -> list[int] | None:
 def _layers(values: Values, given: Given) -> int | None:
     """Layers of the model, which the files may count in blocks."""
     said = values.int("model.num_layers")
-    return said // _blocks(given) if said else given.model.num_layers if given.model else None
+    return said // _blocks(values, given) if said else given.model.num_layers if given.model else None
 
 
 def _largest(values: Values, given: Given, pp: int, chunks: int, split: Split | None) -> int | None:

@@ -123,6 +123,7 @@ def youtu(fields: Fields) -> Model:
 def cohere2_moe(fields: Fields) -> Model:
     """Command mixtures: both blocks behind one norm without a bias, three sliding layers to a full one, first layers dense."""
     hidden, layers = _shape(fields)
+    attention = grouped_attention(fields, hidden)
     width, step = fields.size("intermediate_size"), fields.size("sliding_window_pattern", default=4)
     experts = MixtureOfExperts(
         num_experts=fields.size("num_experts"), experts_per_token=fields.size("num_experts_per_tok"), expert_width=width,
@@ -133,9 +134,8 @@ def cohere2_moe(fields: Fields) -> Model:
     widths = windows(fields, layers, [(index + 1) % step != 0 for index in range(layers)], width=4096)
     kinds, pattern = layer_pattern([
         LayerKind(attention=own, feed_forward=narrow if index < dense else experts, norms=1, parallel_block=True)
-        for index, own in enumerate(with_windows(grouped_attention(fields, hidden), widths))
+        for index, own in enumerate(with_windows(attention, widths))
     ])
-    attention = grouped_attention(fields, hidden)
     model = uniform(fields, hidden=hidden, attention=attention, mlp=narrow, widths=widths, norm="layer-no-bias", tied=True)
     return replace(model, kinds=kinds, pattern=pattern)
 
