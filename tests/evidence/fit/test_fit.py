@@ -370,7 +370,7 @@ def test_a_fold_is_judged_by_the_others_runs(monkeypatch) -> None:
     nobody = Elsewhere(
         residuals=np.full(12, np.nan), features=[{}] * 12, weights=np.ones(12), sources=np.array(["mine"] * 12)
     )
-    monkeypatch.setattr(fitters, "unseen_effects", lambda *_: Unseen(step=nobody, memory=nobody))
+    monkeypatch.setattr(fitters, "unseen_effects", lambda *_: Unseen(step=nobody))
     tables = Pooled(freedoms=FREEDOMS[:1]).fit_folds(runs, [0] * 5 + [1] * 4 + [2] * 3)
     assert [table.diagnostics["runs"] for table in tables] == [7, 8, 9]
     whole = fit(runs, FREEDOMS[:1], groups=["\x1f".join(each.group) for each in runs])

@@ -112,14 +112,20 @@ def table(
 
 
 def scales(whole: Fit, held: Outside, use: NDArray[np.bool_], unseen: Unseen) -> tuple[Scale, Scale]:
-    """Widths of the intervals of step time and memory."""
+    """Widths of the intervals of step time and memory.
+
+    Holds:   of a cell without runs the step's is wider, memory's is not: few of its constants are fitted, and a source left out is
+             predicted as well as a run is (docs/accuracy.md).
+    """
     features = features_of(whole, held)
-    found: list[Scale] = []
-    for residual, others, launches in zip(held.residuals(whole), (unseen.step, unseen.memory), (unseen.launch, {}), strict=True):
+
+    def scale_of(residual: Floats, elsewhere: Elsewhere | None, launches: Mapping[str, float]) -> Scale:
         chosen = np.flatnonzero(np.isfinite(residual) & use)
-        weights, own = np.square(whole.weight[chosen]), [features[index] for index in chosen]
-        found.append(fit_scale(residual[chosen], own, weights, elsewhere=others.of(use), launches=launches))
-    return found[0], found[1]
+        own = [features[index] for index in chosen]
+        return fit_scale(residual[chosen], own, np.square(whole.weight[chosen]), elsewhere=elsewhere, launches=launches)
+
+    step, memory = held.residuals(whole)
+    return scale_of(step, unseen.step.of(use), unseen.launch), scale_of(memory, None, {})
 
 
 def features_of(whole: Fit, held: Outside) -> list[Mapping[str, str]]:
@@ -202,11 +208,8 @@ def unseen_effects(whole: Fit, held: Outside, progress: Progress | None = None) 
         return {name: OTHER if new and name.startswith(new) else value for name, value in feature.items()}
 
     seen_by_others, weights = [masked(feature) for feature in features], np.square(whole.weight)
-    step, memory = (
-        Elsewhere(residuals=residual, features=seen_by_others, weights=weights, sources=names)
-        for residual in left_out.residuals(whole)
-    )
-    return Unseen(step=step, memory=memory, launch=_unseen_launches(whole, held, step))
+    step = Elsewhere(residuals=left_out.residuals(whole)[0], features=seen_by_others, weights=weights, sources=names)
+    return Unseen(step=step, launch=_unseen_launches(whole, held, step))
 
 
 def _unseen_launches(whole: Fit, held: Outside, elsewhere: Elsewhere) -> dict[str, float]:

@@ -53,12 +53,11 @@ class Elsewhere(Value, frozen=True, kw_only=True):
 
 
 class Unseen(Value, frozen=True, kw_only=True):
-    """What says how much wider intervals are of what no run had."""
+    """What says how much wider intervals of the step are of what no run had."""
 
     step: Elsewhere
-    memory: Elsewhere
     launch: Mapping[str, float] = field(default_factory=dict)
-    """Effect on the step of a kind of launch: how such runs were predicted by a fit without any of them."""
+    """Effect of a kind of launch: how such runs were predicted by a fit without any of them."""
 
 
 def fit_scale(
