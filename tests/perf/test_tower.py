@@ -80,6 +80,18 @@ def case_of(**more: Any) -> Case:
 LAYOUT = Layout(pipeline_parallel=2, tensor_parallel=2, data_parallel=2, num_microbatches=8, optimizer_shards=2)
 
 
+def test_adapters_stand_in_the_model_not_in_its_tower() -> None:
+    """A frozen tower costs a run of adapters what it costs one of all weights."""
+    full, adapters = (
+        launched(
+            make_case("qwen2.5-vl-7b", cluster_for("h100-sxm", num_devices=8), global_batch_sequences=8, sequence_tokens=8192, task=task),
+            {"vision": "frozen", "image_tokens": "2048"},
+        ) for task in ("sft", "lora")
+    )
+    towers_of = [tower_costs(each.model.tower, each, np.array(1.0), np.array(8.0)) for each in (full, adapters)]  # type: ignore[arg-type]
+    assert towers_of[0].forward == towers_of[1].forward
+
+
 def test_a_frozen_tower_is_weights_and_a_forward_on_the_first_stage() -> None:
     alone = case_of()
     frozen, trained = (launched(alone, {"vision": each, "image_tokens": "2048"}) for each in ("frozen", "trained"))

@@ -164,7 +164,7 @@ def tower_costs(tower: Tower, case: Case, microbatch_sequences: Number, devices_
     precision = replace(
         case.training.precision, gemm_dtype=case.training.precision.base_dtype, saved_input_bytes=2.0, cast_passes=0.0
     )
-    training = replace(case.training, precision=precision)
+    training = replace(case.training, precision=precision, task="sft", lora=None)  # adapters stand in the model alone
     model, tokens = tower_model(tower), float(case.batch.sequence_tokens)
     alone = layer_groups(1, 1, 1, 1, devices_per_stage, 1, case.cluster)
     forward = backward = seconds()
