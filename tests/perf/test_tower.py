@@ -84,7 +84,9 @@ def test_adapters_stand_in_the_model_not_in_its_tower() -> None:
     """A frozen tower costs a run of adapters what it costs one of all weights."""
     full, adapters = (
         launched(
-            make_case("qwen2.5-vl-7b", cluster_for("h100-sxm", num_devices=8), global_batch_sequences=8, sequence_tokens=8192, task=task),
+            make_case(
+                "qwen2.5-vl-7b", cluster_for("h100-sxm", num_devices=8), global_batch_sequences=8, sequence_tokens=8192, task=task
+            ),
             {"vision": "frozen", "image_tokens": "2048"},
         ) for task in ("sft", "lora")
     )
