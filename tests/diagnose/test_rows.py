@@ -48,7 +48,7 @@ def test_every_model_of_the_catalogue_is_said_by_its_name(name):
     row = cells(case, plain(case.model))
     found = read(row)
     if isinstance(found, Refused):
-        assert found.kind in {"not a transformer"} or found.kind.startswith("kernels of sparse attention")
+        assert found.kind in {"not a transformer"} or found.kind.startswith("functional runs of sparse attention")
         return
     assert found.case.model == case.model
     assert (row["hidden"], row["n_layers"]) == ("", "")
