@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -39,6 +40,17 @@ def test_a_mask_is_never_cheaper_than_dense_causal_attention(sequence: int) -> N
     longer = compute_s("deepseek-v3.2", sequence, "deepspeed") - compute_s("deepseek-v3", sequence, "deepspeed")
     twice = compute_s("deepseek-v3.2", 2 * sequence, "deepspeed") - compute_s("deepseek-v3", 2 * sequence, "deepspeed")
     assert twice == pytest.approx(4.0 * longer, rel=0.1)
+
+
+@pytest.mark.parametrize(("launch_s", "waits"), [(0.0, False), (0.02, True)])
+def test_communication_hides_behind_a_mask_as_behind_all_else(launch_s: float, waits: bool) -> None:
+    """And a device that masks while its host launches waits for it that much less."""
+    case = case_of("deepseek-v3.2", 4096, "deepspeed")
+    constants = replace(case.calibration.constants, launch_s=launch_s)
+    time = evaluate(replace(case, calibration=replace(case.calibration, constants=constants)), LAYOUT).costs.kinds[-1].time
+    for each, window in ((time.forward, time.forward_window_s), (time.backward, time.backward_window_s)):
+        assert (float(each.host) > 0.0) is waits
+        assert float(window) == pytest.approx(float(each.compute + each.host), rel=1e-12)
 
 
 def test_kernels_that_skip_are_cheaper_on_long_sequences() -> None:

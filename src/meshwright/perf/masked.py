@@ -5,17 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from msgspec import structs
-
-from meshwright.perf.arrays import Array, array
+from meshwright.perf.arrays import Array
 from meshwright.perf.attention import flash_attention_s
 from meshwright.perf.elementwise import memory_bound_s
-from meshwright.perf.seconds import seconds
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
     from meshwright.domain.model import LayerKind
-    from meshwright.perf.layer import LayerTime
     from meshwright.perf.operators import WorkShape
 
 INDEX_BYTES = 24.0
@@ -93,19 +89,3 @@ def masking_bytes(kind: LayerKind, case: Case, shape: WorkShape) -> tuple[Array,
     pairs, attention = _pairs(case, shape), kind.attention
     assert attention is not None, "of layers with attention"
     return MASK_BYTES * pairs, HELD_BYTES * pairs * (attention.indexer.num_heads if attention.indexer else 0)
-
-
-def with_mask(time: LayerTime, kind: LayerKind, case: Case, shape: WorkShape) -> LayerTime:
-    """The time of a layer with what its mask costs.
-
-    Units:   s.
-    Source:  ``masking_s``.
-    """
-    ahead, behind = masking_s(kind, case, shape)
-    pieces = structs.replace(
-        time.pieces, attention_forward=time.pieces.attention_forward + ahead,
-        attention_backward=time.pieces.attention_backward + behind,
-        forward_of={**time.pieces.forward_of, "core_attn": time.pieces.forward_of.get("core_attn", array(0.0)) + ahead},
-    )
-    forward, backward = time.forward.plus(seconds(compute=ahead)), time.backward.plus(seconds(compute=behind))
-    return structs.replace(time, forward=forward, backward=backward, pieces=pieces)
