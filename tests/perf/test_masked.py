@@ -12,8 +12,9 @@ from meshwright.api import make_case
 from meshwright.catalog import cluster_for, load_model
 from meshwright.domain.layout import Layout
 from meshwright.estimate.evaluate import evaluate
+from meshwright.perf.attention import core_pairs
 from meshwright.perf.exchange import selected_width
-from meshwright.perf.masked import is_masked, masking_bytes
+from meshwright.perf.masked import is_masked, masked_kind, masking_bytes, masking_s
 from meshwright.perf.operators import work_shape
 
 if TYPE_CHECKING:
@@ -64,6 +65,10 @@ def test_what_a_mask_and_the_scores_of_an_indexer_take() -> None:
     assert float(kept) == 2 * 2 * 4096**2
     assert float(held) == 2 * 8 * 64 * 4096**2
     assert is_masked(kind, case)
+    scored = next(each for each in load_model("deepseek-v4-flash").kinds if is_masked(each, case))
+    kept, held = masking_bytes(scored, case, work_shape(microbatch_sequences=2, sequence_tokens=4096))
+    assert float(kept) == 2 * 2 * (4096**2 + 4096 * 1024), "entries of four tokens beside the tokens"
+    assert float(held) == 2 * 8 * 64 * 4096 * 1024, "and they alone are scored"
     assert not is_masked(kind, case_of("deepseek-v3.2", 4096, "megatron@0.19"))
     assert not is_masked(load_model("deepseek-v3").kinds[-1], case)
 
@@ -80,3 +85,16 @@ def test_context_ranks_of_sparse_attention_exchange_latents() -> None:
             zip(("deepseek-v3.2", "deepseek-v3"), layouts, strict=True)]
     own, dense = (float(np.asarray(each.costs.kinds[-1].time.forward.context)) for each in both)
     assert own < dense / 20.0
+
+
+def test_keys_and_entries_of_compressed_attention_are_all_masked() -> None:
+    """Twice the sequence are four times the pairs, and the core of a layer that is masked takes them all, window or none."""
+    case = case_of("deepseek-v4-flash", 4096, "accelerate")
+    kind = next(each for each in case.model.kinds if is_masked(each, case))
+    bare = replace(kind, attention=replace(kind.attention, indexer=None))  # type: ignore[arg-type]
+    shape = work_shape(microbatch_sequences=1, sequence_tokens=4096)
+    full = replace(kind, attention=replace(bare.attention, compressed=None, window_tokens=None))  # type: ignore[arg-type]
+    _, entries = masking_s(bare, case, shape)
+    _, half = masking_s(full, case, shape)
+    missing = 4096**2 * 1.25 - float(core_pairs(masked_kind(kind).attention, 4096, None))  # type: ignore[arg-type]
+    assert float(entries / half) == pytest.approx(missing / (4096**2 / 2), rel=0.05)
