@@ -13,8 +13,11 @@ from meshwright.estimate.evaluate import evaluate
 from meshwright.estimate.many import price_many
 from meshwright.report.console import show
 from meshwright.report.headline import headline
+from meshwright.report.ranking import riskier_table
+from meshwright.search.compare import needed
 from meshwright.search.finalists import layout_of_row
 from meshwright.search.grid import Counts, evaluate_grid
+from meshwright.search.result import RankedPlan
 from meshwright.search.space import Pins, make_space
 from strategies import EVERYTHING, small_case
 
@@ -95,3 +98,29 @@ def test_columns_and_the_grid_have_the_mean_of_one_layout():
             assert rows.mean_s[index] == pytest.approx(float(evaluate(case, layout).time.mean_s), rel=1e-9)
             seen += rows.mean_s[index] > rows.step_s[index]
     assert seen > 5
+
+
+@pytest.mark.parametrize(
+    ("slower", "fits", "words"),
+    [
+        (1.02, 1.0, "stall by chance add 71.3 % on average: it would win below 2.0 %"),
+        (1.02, 0.8, "stall by chance add 71.3 % on average, and it fits with 80 % probability"),
+        (2.0, 0.8, "less time where it fits, but fits with 80 % probability: it would win from 85.7 % on"),
+    ],
+)
+def test_what_a_layout_that_stalls_by_chance_would_need_to_win(slower, fits, words):
+    """And never more than all of its runs."""
+    usual = estimate(case_of(known="none"), LAYOUT)
+    own = replace(usual, chance_s=0.7132 * usual.step_s, memory_fit_probability=fits)
+    (line,) = needed(own, replace(usual, step_s=slower * usual.step_s, chance_s=0.0, memory_fit_probability=1.0), ())
+    assert line.endswith(words)
+
+
+@pytest.mark.parametrize(
+    ("chance_s", "title"),
+    [(0.0, "Faster where they fit, but less likely to fit"), (0.1, "Faster in most runs, but expected to take longer")],
+)
+def test_plans_that_stall_by_chance_are_not_said_to_be_less_likely_to_fit(chance_s, title):
+    found = replace(estimate(case_of(), LAYOUT), chance_s=chance_s)
+    plan = RankedPlan(rank=2, label=found.label, layout=LAYOUT, estimate=found, reasons=(), group=1)
+    assert [section.title for section in riskier_table((plan,))] == [title]

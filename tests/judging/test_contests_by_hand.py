@@ -38,7 +38,9 @@ def facts(*, parameters=8e9, best=None, communication=0.1, step_s=10.0, **layout
 
 
 def found(step_s=10.0, fits=True, expected_s=None):
-    return Some(step_s=step_s, expected_step_s=expected_s or step_s, fits=fits, label="tp2", memory_reserved_bytes=90 * GIB)
+    return Some(
+        step_s=step_s, expected_step_s=expected_s or step_s, fits=fits, label="tp2", memory_reserved_bytes=90 * GIB, chance_s=0.0,
+    )
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,8 @@ def test_of_trials_the_answer_is_the_first_by_expected_step(rows: list[tuple[flo
     facts.alternative = lambda trial: Facts.alternative(facts, trial)  # type: ignore[arg-type]
     trials = [
         Some(
-            layout=None, step_s=step, expected_step_s=risked(step, need), reserved_bytes=need, estimate=Some(fits=need <= 1.0)
+            layout=None, step_s=step, expected_step_s=risked(step, need), reserved_bytes=need,
+            estimate=Some(fits=need <= 1.0, chance_s=0.0),
         )
         for step, need in rows
     ]
@@ -73,10 +74,10 @@ def test_of_trials_the_answer_is_the_first_by_expected_step(rows: list[tuple[flo
     assert found.expected_step_s == min(fitting) if fitting else not found.fits
 
 
-def alternative(step_s: float, expected_step_s: float, label: str = "tp2", fits: bool = True) -> Some:
+def alternative(step_s: float, expected_step_s: float, label: str = "tp2", fits: bool = True, chance_s: float = 0.0) -> Some:
     return Some(
         step_s=step_s, expected_step_s=expected_step_s, label=label, fits=fits, layout=Layout(num_microbatches=1),
-        memory_reserved_bytes=6e10,
+        memory_reserved_bytes=6e10, chance_s=chance_s,
     )
 
 
@@ -104,6 +105,10 @@ def test_a_shorter_step_that_is_less_likely_to_fit_is_said_to_be_so() -> None:
         ({"a": alternative(9.0, 9.5)}, ""),
         ({"a": alternative(9.0, 9.5), "b": alternative(9.2, 9.6)}, ""),
         ({"a": alternative(9.0, 9.9), "b": alternative(9.2, 9.6)}, "; faster where it fits, but less likely to fit: a"),
+        (
+            {"a": alternative(9.0, 9.9, chance_s=0.9), "b": alternative(9.2, 9.6)},
+            "; faster in most runs, but expected to take longer: a",
+        ),
         ({"a": alternative(9.599, 9.9), "b": alternative(9.6, 9.6)}, ""),
         ({"a": alternative(9.0, 99.0, fits=False), "b": alternative(9.2, 9.6)}, ""),
     ],
@@ -148,12 +153,12 @@ def test_the_best_of_all_of_the_contests_is_no_better_than_the_first_plan(
         assert not answer.fits or answer.expected_step_s <= min(rivals), name
 
 
-def tried(step_s: float, expected_s: float | None = None, *, fits: bool = True) -> Some:
+def tried(step_s: float, expected_s: float | None = None, *, fits: bool = True, chance_s: float = 0.0) -> Some:
     """A trial as judges see it."""
     time = Some(bubble_s=1.0, pipeline_exposed_s=0.1, data_parallel_exposed_s=2.0)
     return Some(
         step_s=step_s, expected_step_s=expected_s or step_s, reserved_bytes=2e10, refused_because=(), layout=OWN,
-        estimate=Some(fits=fits, time=time, bubble_ratio=0.1, step_s=step_s),
+        estimate=Some(fits=fits, time=time, bubble_ratio=0.1, step_s=step_s, chance_s=chance_s),
     )
 
 
@@ -166,6 +171,7 @@ RISKY, SAFE = tried(10.0, 12.0), tried(10.5, 10.5)
     (tried(9.0), tried(10.0), True, "10.0 % faster"),
     (SAFE, RISKY, True, "12.5 % faster by what is expected of it (5.0 % slower where it fits)"),
     (RISKY, SAFE, False, "14.3 % slower by what is expected of it (4.8 % faster where it fits)"),
+    (SAFE, tried(10.0, 12.0, chance_s=2.0), True, "12.5 % faster by what is expected of it (5.0 % slower in most runs)"),
     (tried(9.0, fits=False), tried(10.0), False, "10.0 % faster and does not fit"),
     (tried(11.0), tried(10.0, fits=False), True, "10.0 % slower and fits, where the other does not"),
     (tried(9.0, fits=False), tried(10.0, fits=False), False, "10.0 % faster; neither fits"),

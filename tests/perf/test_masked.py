@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,8 +12,9 @@ from meshwright.api import make_case
 from meshwright.catalog import cluster_for, load_model
 from meshwright.domain.layout import Layout
 from meshwright.estimate.evaluate import evaluate
+from meshwright.perf.attention import core_pairs
 from meshwright.perf.exchange import selected_width
-from meshwright.perf.masked import is_masked, masking_bytes
+from meshwright.perf.masked import is_masked, masked_kind, masking_bytes, masking_s
 from meshwright.perf.operators import work_shape
 
 if TYPE_CHECKING:
@@ -41,6 +43,17 @@ def test_a_mask_is_never_cheaper_than_dense_causal_attention(sequence: int) -> N
     assert twice == pytest.approx(4.0 * longer, rel=0.1)
 
 
+@pytest.mark.parametrize(("launch_s", "waits"), [(0.0, False), (0.02, True)])
+def test_communication_hides_behind_a_mask_as_behind_all_else(launch_s: float, waits: bool) -> None:
+    """And a device that masks while its host launches waits for it that much less."""
+    case = case_of("deepseek-v3.2", 4096, "deepspeed")
+    constants = replace(case.calibration.constants, launch_s=launch_s)
+    time = evaluate(replace(case, calibration=replace(case.calibration, constants=constants)), LAYOUT).costs.kinds[-1].time
+    for each, window in ((time.forward, time.forward_window_s), (time.backward, time.backward_window_s)):
+        assert (float(each.host) > 0.0) is waits
+        assert float(window) == pytest.approx(float(each.compute + each.host), rel=1e-12)
+
+
 def test_kernels_that_skip_are_cheaper_on_long_sequences() -> None:
     assert compute_s("deepseek-v3.2", 131072, "megatron@0.19") < compute_s("deepseek-v3", 131072, "megatron@0.19")
 
@@ -52,6 +65,10 @@ def test_what_a_mask_and_the_scores_of_an_indexer_take() -> None:
     assert float(kept) == 2 * 2 * 4096**2
     assert float(held) == 2 * 8 * 64 * 4096**2
     assert is_masked(kind, case)
+    scored = next(each for each in load_model("deepseek-v4-flash").kinds if is_masked(each, case))
+    kept, held = masking_bytes(scored, case, work_shape(microbatch_sequences=2, sequence_tokens=4096))
+    assert float(kept) == 2 * 2 * (4096**2 + 4096 * 1024), "entries of four tokens beside the tokens"
+    assert float(held) == 2 * 8 * 64 * 4096 * 1024, "and they alone are scored"
     assert not is_masked(kind, case_of("deepseek-v3.2", 4096, "megatron@0.19"))
     assert not is_masked(load_model("deepseek-v3").kinds[-1], case)
 
@@ -68,3 +85,16 @@ def test_context_ranks_of_sparse_attention_exchange_latents() -> None:
             zip(("deepseek-v3.2", "deepseek-v3"), layouts, strict=True)]
     own, dense = (float(np.asarray(each.costs.kinds[-1].time.forward.context)) for each in both)
     assert own < dense / 20.0
+
+
+def test_keys_and_entries_of_compressed_attention_are_all_masked() -> None:
+    """Twice the sequence are four times the pairs, and the core of a layer that is masked takes them all, window or none."""
+    case = case_of("deepseek-v4-flash", 4096, "accelerate")
+    kind = next(each for each in case.model.kinds if is_masked(each, case))
+    bare = replace(kind, attention=replace(kind.attention, indexer=None))  # type: ignore[arg-type]
+    shape = work_shape(microbatch_sequences=1, sequence_tokens=4096)
+    full = replace(kind, attention=replace(bare.attention, compressed=None, window_tokens=None))  # type: ignore[arg-type]
+    _, entries = masking_s(bare, case, shape)
+    _, half = masking_s(full, case, shape)
+    missing = 4096**2 * 1.25 - float(core_pairs(masked_kind(kind).attention, 4096, None))  # type: ignore[arg-type]
+    assert float(entries / half) == pytest.approx(missing / (4096**2 / 2), rel=0.05)

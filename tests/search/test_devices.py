@@ -76,6 +76,17 @@ def test_the_smallest_numbers_are_the_smallest():
             assert days * best.estimate.interval.step_s[1] / best.estimate.step_s > 9.0, devices
 
 
+def test_a_deadline_is_met_by_the_days_that_plans_say_where_runs_stall_by_chance():
+    """Plans are ranked by the mean over both times, and their days are those of the usual one."""
+    case = small_case("llama3-8b", devices=16, batch=64, sequence=4096, implementation="nanotron")
+    options = replace(PLAIN, pins={"pp": "2", "tp": "4", "mb": "1"})
+    best = find(on(case, 32), MEGATRON, options, Functions()).plans[0].estimate
+    assert best.mean_step_s > 1.2 * best.step_s
+    days = 1e10 / best.tokens_per_s / 86400
+    found = min_devices(case, MEGATRON, tokens=1e10, deadline_days=1.01 * days, options=options)
+    assert found.meets_deadline.devices == 32
+
+
 def test_what_would_fit_is_the_number_that_is_found():
     case = small_case("llama3-70b", "a100-40g-sxm", devices=8, batch=48, sequence=4096)
     (unmet,) = plan(case, MEGATRON, PLAIN).verdict.unmet

@@ -20,7 +20,7 @@ from meshwright.perf.arrays import Array, array, take
 from meshwright.perf.collectives import all_gather_s, point_to_point_s
 from meshwright.perf.ends import EndTime, embedding_time, head_time, logits_bytes
 from meshwright.perf.layer import LayerTime, layer_time, recompute_s
-from meshwright.perf.masked import is_masked, masked_kind, masking_bytes, with_mask
+from meshwright.perf.masked import is_masked, masked_kind, masking_bytes, masking_s
 from meshwright.perf.offload import offload_s
 from meshwright.perf.operators import WorkShape, work_shape
 from meshwright.perf.parameters import padded_vocabulary
@@ -100,13 +100,11 @@ def kind_costs(kind: LayerKind, case: Case, shape: WorkShape, groups: Groups, se
     Units:   s and bytes.
     Source:  ``perf.layer``, ``perf.activations``.
     """
-    masked, kept_mask, held_scores = is_masked(kind, case), array(0.0), array(0.0)
-    if masked:
-        chosen, kind = kind, masked_kind(kind)
-        kept_mask, held_scores = masking_bytes(chosen, case, shape)
-    time = layer_time(kind, case, shape, groups, overlap=settings.overlap, context_kind=settings.context_kind)
-    if masked:
-        time = with_mask(time, chosen, case, shape)
+    masking, kept_mask, held_scores = None, array(0.0), array(0.0)
+    if is_masked(kind, case):
+        masking, (kept_mask, held_scores) = masking_s(kind, case, shape), masking_bytes(kind, case, shape)
+        kind = masked_kind(kind)
+    time = layer_time(kind, case, shape, groups, overlap=settings.overlap, context_kind=settings.context_kind, masking=masking)
     hidden, sequence = case.model.hidden, case.batch.sequence_tokens
     options = {
         "implementation": case.implementation, "precision": case.training.precision,

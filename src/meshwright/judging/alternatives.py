@@ -46,13 +46,16 @@ class Alternative(Struct, frozen=True, kw_only=True):
     layout: Layout
     step_s: float
     expected_step_s: float
-    """The step with the risk that it does not fit: what alternatives are ranked by, as plans are."""
+    """The mean step with the risk that it does not fit: what alternatives are ranked by, as plans are."""
     memory_reserved_bytes: float
     fits: bool
+    chance_s: float = 0.0
+    """What stalls by chance add to the step on average."""
 
 
 class _Found(Struct, frozen=True, kw_only=True):
     step_s: float
+    mean_s: float
     expected_step_s: float
     reserved_bytes: float
     layout: Layout
@@ -73,8 +76,8 @@ class _Pool:
 
         def found(index: int) -> _Found:
             return _Found(
-                step_s=float(step_s[index]), expected_step_s=float(expected[index]), reserved_bytes=float(reserved[index]),
-                layout=layout_of(index),
+                step_s=float(step_s[index]), mean_s=float(mean_s[index]), expected_step_s=float(expected[index]),
+                reserved_bytes=float(reserved[index]), layout=layout_of(index),
             )
 
         for name, question in self.asked.items():
@@ -101,7 +104,7 @@ class _Pool:
                 found[name] = Alternative(
                     label=name_of(self.case, best.layout, overlap), layout=best.layout, step_s=best.step_s,
                     expected_step_s=best.expected_step_s, memory_reserved_bytes=best.reserved_bytes,
-                    fits=(name, FITTING) in self.fastest,
+                    fits=(name, FITTING) in self.fastest, chance_s=best.mean_s - best.step_s,
                 )
         return found
 

@@ -145,7 +145,7 @@ class Facts:
         """A trial as an answer to a question."""
         return Alternative(
             label=self.label(trial.layout), layout=trial.layout, step_s=trial.step_s, expected_step_s=trial.expected_step_s,
-            memory_reserved_bytes=trial.reserved_bytes, fits=trial.estimate.fits,
+            memory_reserved_bytes=trial.reserved_bytes, fits=trial.estimate.fits, chance_s=trial.estimate.chance_s,
         )
 
     def own(self, layout: Layout) -> Layout:

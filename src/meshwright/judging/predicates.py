@@ -52,9 +52,14 @@ def change(facts: Facts, then: float, now: float) -> str:
 
 
 def takes(found: Alternative) -> str:
-    """``15.3 s``, or ``15.3 s where it fits, 15.9 s expected`` where the risk of not fitting shows."""
+    """``15.3 s``, or ``15.3 s where it fits, 15.9 s expected`` where the risk of not fitting, or of stalls, shows."""
     step, expected = seconds(found.step_s), seconds(found.expected_step_s)
-    return step if step == expected or not found.fits else f"{step} where it fits, {expected} expected"
+    return step if step == expected or not found.fits else f"{step} {_usually(found.chance_s)}, {expected} expected"
+
+
+def _usually(chance_s: float) -> str:
+    """When a layout takes no more than its step."""
+    return "in most runs" if chance_s else "where it fits"
 
 
 def speed(found: Alternative) -> str:
@@ -87,7 +92,8 @@ def against(facts: Facts, then: Trial, now: Trial) -> Against:
     plain = change(facts, then.step_s, now.step_s)
     if then.estimate.fits and now.estimate.fits:
         words = change(facts, then.expected_step_s, now.expected_step_s)
-        where = "" if words == plain else f" by what is expected of it ({plain} where it fits)"
+        usually = _usually(then.estimate.chance_s or now.estimate.chance_s)
+        where = "" if words == plain else f" by what is expected of it ({plain} {usually})"
         return Against(then.expected_step_s / now.expected_step_s - 1.0, words + where, then.expected_step_s < now.expected_step_s)
     which = "does not fit" if now.estimate.fits else "fits, where the other does not" if then.estimate.fits else "neither fits"
     joint = "; " if which == "neither fits" else " and "
@@ -103,7 +109,8 @@ def riskier(named: Mapping[str, Alternative]) -> str:
     best = min(fitting.values(), key=lambda each: each.expected_step_s)
     name, shortest = min(fitting.items(), key=lambda item: item[1].step_s)
     shorter = shortest.expected_step_s > best.expected_step_s and seconds(shortest.step_s) != seconds(best.step_s)
-    return f"; faster where it fits, but less likely to fit: {name}" if shorter else ""
+    risk = "expected to take longer" if shortest.chance_s else "less likely to fit"
+    return f"; faster {_usually(shortest.chance_s)}, but {risk}: {name}" if shorter else ""
 
 
 def only_more_work(one: Alternative, other: Alternative) -> bool:

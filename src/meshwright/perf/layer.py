@@ -248,8 +248,8 @@ def _products(kind: LayerKind, case: Case, shape: WorkShape) -> tuple[Product, .
     )
 
 
-def layer_pieces(kind: LayerKind, case: Case, shape: WorkShape) -> Pieces:
-    """Device seconds of all operators of one layer.
+def layer_pieces(kind: LayerKind, case: Case, shape: WorkShape, masking: tuple[Array, Array] | None = None) -> Pieces:
+    """Device seconds of all operators of one layer, and of what ``masking`` adds to the attention core of both passes.
 
     Shapes:  the columns of ``shape``.
     Units:   s.
@@ -278,6 +278,8 @@ def layer_pieces(kind: LayerKind, case: Case, shape: WorkShape) -> Pieces:
             windows[block][2] = behind
         cast = cast + cast_s(product, case)
     core_forward, core_backward = attention_core_s(kind, case, shape)
+    if masking is not None:
+        core_forward, core_backward = core_forward + masking[0], core_backward + masking[1]
     forward_of[ATTENTION_CORE] = core_forward
     if kind.mixer is not None:
         scan_forward, scan_backward = mixer_core_s(kind.mixer, case, shape)
@@ -348,18 +350,20 @@ def kernels(kind: LayerKind, case: Case, shape: WorkShape, context_kind: Context
 
 
 def layer_time(
-    kind: LayerKind, case: Case, shape: WorkShape, groups: Groups, *, overlap: Overlap, context_kind: ContextKind
+    kind: LayerKind, case: Case, shape: WorkShape, groups: Groups, *, overlap: Overlap, context_kind: ContextKind,
+    masking: tuple[Array, Array] | None = None,
 ) -> LayerTime:
     """Forward and backward of one layer for one micro-batch, with what communication leaves exposed.
 
         window = compute + wait for the host;   compute alone where every launch is waited for, or the device is the host
 
+    Symbols: ``masking`` what a mask adds to the attention core of both passes (``perf.masked``).
     Shapes:  the columns of ``shape``.
     Units:   s.
     Holds:   an idle device hides what travels as a busy one does, so slower operators never make a step shorter.
     Source:  ``layer_pieces`` and ``perf.exchange``; collectives run on streams of their own (CUDA C++ Programming Guide, streams).
     """
-    pieces, constants = layer_pieces(kind, case, shape), case.calibration.constants
+    pieces, constants = layer_pieces(kind, case, shape, masking), case.calibration.constants
     implementation = case.implementation
     kernels_forward, kernels_backward = kernels(kind, case, shape, context_kind)
     tensor = tensor_s(kind, case, shape, groups, pieces.beside, pieces.products_forward, overlap=overlap)

@@ -5,17 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from msgspec import structs
-
-from meshwright.perf.arrays import Array, array
-from meshwright.perf.attention import flash_attention_s
+from meshwright.perf.arrays import Array
+from meshwright.perf.attention import core_pairs, flash_attention_s
 from meshwright.perf.elementwise import memory_bound_s
-from meshwright.perf.seconds import seconds
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
     from meshwright.domain.model import LayerKind
-    from meshwright.perf.layer import LayerTime
     from meshwright.perf.operators import WorkShape
 
 INDEX_BYTES = 24.0
@@ -46,35 +42,46 @@ def masked_kind(kind: LayerKind) -> LayerKind:
     return replace(kind, attention=replace(kind.attention, selected_tokens=None, indexer=None))
 
 
-def _pairs(case: Case, shape: WorkShape) -> Array:
-    """All pairs of queries and keys of the micro-batch on a rank."""
-    return shape.sequences * float(case.batch.sequence_tokens) ** 2 / shape.context_parallel
+def _pairs(kind: LayerKind, case: Case, shape: WorkShape) -> tuple[Array, Array]:
+    """Pairs of a sequence on a rank that are masked, and those that an indexer scores: all, and with entries of r tokens
+    s^2 + s^2 / r and s^2 / r."""
+    square = float(case.batch.sequence_tokens) ** 2 / shape.context_parallel
+    compressed = kind.attention.compressed if kind.attention is not None else None
+    if compressed is None or not compressed.rate:
+        return square, square
+    return square + square / compressed.rate, square / compressed.rate
 
 
 def masking_s(kind: LayerKind, case: Case, shape: WorkShape) -> tuple[Array, Array]:
-    """What a mask costs over causal attention: the other half of the square, and the indexer's scores in FP32, forward alone.
+    """What a mask costs over attention without a choice: the rest of all pairs, and the indexer's scores in FP32, forward alone.
 
-        t_fwd = core(s^2 / 2) + 2 s^2 H_i d_i / peak_fp32 + q H_i s^2 / bandwidth;   t_bwd = core(s^2 / 2)
+        t_fwd = core(a - p) + 2 i H_i d_i / peak_fp32 + q H_i i / bandwidth;   t_bwd = core(a - p)
 
-    Symbols: H_i, d_i heads and width of the indexer; q ``INDEX_BYTES``; core ``flash_attention_s``.
+    Symbols: a all pairs, i those that the indexer scores (both s^2; with compressed entries of r tokens s^2 + s^2 / r, and
+             s^2 / r); p those of ``masked_kind``, half of the square without a window; H_i, d_i heads and width of the indexer;
+             q ``INDEX_BYTES``; core ``flash_attention_s``.
     Shapes:  the columns of ``shape``; a tuple of two arrays comes back.
     Units:   s.
     Holds:   the indexer learns nothing there (``torch.no_grad``), and every tensor rank scores all of its heads. Devices without a
              figure for FP32 take that of their base data type.
-    Source:  transformers 5.24 DeepseekV32Indexer.forward (``q.float()``, ``relu``, sum over heads); a kernel that is given a mask
-             is not causal (integrations/sdpa_attention.py).
+    Source:  transformers 5.24 DeepseekV32Indexer.forward (``q.float()``, ``relu``, sum over heads), DeepseekV4IndexerScorer,
+             DeepseekV4Attention (keys and entries in one tensor, ``block_bias``); a kernel that is given a mask is not causal
+             (integrations/sdpa_attention.py).
     """
     attention, device, constants = kind.attention, case.cluster.device, case.calibration.constants
     assert attention is not None, "of layers with attention"
     heads = shape.sequences * attention.num_heads / shape.tensor_parallel
+    (every, scored), plain = _pairs(kind, case, shape), masked_kind(kind).attention
+    assert plain is not None, "as the layer has"
+    dense = core_pairs(plain, case.batch.sequence_tokens, case.batch.mean_square_document_tokens) / shape.context_parallel
     ahead, behind = flash_attention_s(
-        float(case.batch.sequence_tokens) ** 2 / 2.0 / shape.context_parallel, heads,
+        every - dense, heads,
         case.batch.sequence_tokens / shape.context_parallel, key_dim=attention.head_dim, value_dim=attention.value_dim,
         device=device, constants=constants, dtype=case.training.precision.base_dtype, speed=case.implementation.attention_speed,
     )
     if attention.indexer is None:
         return ahead, behind
-    scores = attention.indexer.num_heads * _pairs(case, shape)
+    scores = shape.sequences * attention.indexer.num_heads * scored
     peak = device.peak_flops_per_s.get("fp32", device.peak_flops_per_s[case.training.precision.base_dtype])
     ahead = ahead + 2.0 * scores * attention.indexer.head_dim / peak + memory_bound_s(INDEX_BYTES * scores, device, constants)
     return ahead, behind
@@ -83,29 +90,14 @@ def masking_s(kind: LayerKind, case: Case, shape: WorkShape) -> tuple[Array, Arr
 def masking_bytes(kind: LayerKind, case: Case, shape: WorkShape) -> tuple[Array, Array]:
     """What a layer keeps for its mask, and what its indexer holds while it scores.
 
-        kept m s^2;   held h H_i s^2
+        kept m a;   held h H_i i
 
-    Symbols: m ``MASK_BYTES``; h ``HELD_BYTES``; H_i heads of the indexer.
+    Symbols: m ``MASK_BYTES``; h ``HELD_BYTES``; a, i, H_i as in ``masking_s``.
     Shapes:  the columns of ``shape``; a tuple of two arrays comes back.
     Units:   bytes.
     Source:  as ``masking_s``.
     """
-    pairs, attention = _pairs(case, shape), kind.attention
+    (every, scored), attention = _pairs(kind, case, shape), kind.attention
     assert attention is not None, "of layers with attention"
-    return MASK_BYTES * pairs, HELD_BYTES * pairs * (attention.indexer.num_heads if attention.indexer else 0)
-
-
-def with_mask(time: LayerTime, kind: LayerKind, case: Case, shape: WorkShape) -> LayerTime:
-    """The time of a layer with what its mask costs.
-
-    Units:   s.
-    Source:  ``masking_s``.
-    """
-    ahead, behind = masking_s(kind, case, shape)
-    pieces = structs.replace(
-        time.pieces, attention_forward=time.pieces.attention_forward + ahead,
-        attention_backward=time.pieces.attention_backward + behind,
-        forward_of={**time.pieces.forward_of, "core_attn": time.pieces.forward_of.get("core_attn", array(0.0)) + ahead},
-    )
-    forward, backward = time.forward.plus(seconds(compute=ahead)), time.backward.plus(seconds(compute=behind))
-    return structs.replace(time, forward=forward, backward=backward, pieces=pieces)
+    heads = attention.indexer.num_heads if attention.indexer else 0
+    return MASK_BYTES * shape.sequences * every, HELD_BYTES * shape.sequences * scored * heads

@@ -176,9 +176,11 @@ def pareto_table(front: Sequence[RankedPlan], objective: Objective = "step-time"
 
 
 def riskier_table(riskier: Sequence[RankedPlan]) -> Iterator[Section]:
-    """Plans that take less time than the first where they fit, but are expected to take more."""
+    """Plans that take less time than the first where they fit, or in most runs, but are expected to take more."""
     if riskier:
-        yield Section(title="Faster where they fit, but less likely to fit", blocks=(_beside(riskier),))
+        stalls = any(plan.estimate.chance_s for plan in riskier)
+        title = "Faster in most runs, but expected to take longer" if stalls else "Faster where they fit, but less likely to fit"
+        yield Section(title=title, blocks=(_beside(riskier),))
 
 
 def _beside(plans: Sequence[RankedPlan]) -> Table:

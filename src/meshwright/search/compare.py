@@ -66,10 +66,7 @@ def needed(
     if own.fits and not refused and own.expected_step_s <= winner.expected_step_s:
         lines.append("nothing: it is expected to be as fast as the winner, or faster")
     elif own.fits and gap <= 0:
-        lines.append(
-            f"it takes less time where it fits, but fits with {percent(own.memory_fit_probability, 0)} probability:"
-            f" it would win from {percent(own.step_s / winner.expected_step_s)} on"
-        )
+        lines.append(_risk(own, winner))
     if gap <= 0:
         return tuple(lines)
     ours = {term.name: term.value for term in own.terms}
@@ -89,3 +86,14 @@ def needed(
                 f" without that, it would be {percent((gap - loss) / winner.step_s)} slower"
             )
     return tuple(lines)
+
+
+def _risk(own: Estimate, winner: Estimate) -> str:
+    """Why a layout that takes less time than the winner is expected to take more."""
+    bar, fits = winner.expected_step_s, f"fits with {percent(own.memory_fit_probability, 0)} probability"
+    if own.mean_step_s <= bar:
+        return f"it takes less time where it fits, but {fits}: it would win from {percent(own.mean_step_s / bar)} on"
+    share, most = own.chance_s / own.step_s, bar * own.memory_fit_probability / own.step_s - 1.0
+    stalls = f"pipeline messages that stall by chance add {percent(share)} on average"
+    end = f": it would win below {percent(most)}" if most > 0.0 else f", and it {fits}"
+    return f"it takes less time in most runs, but {stalls}{end}"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from meshwright.estimate.many import evaluate_many
 from meshwright.estimate.overlap import overlap_for
 from meshwright.search.cost import run_cost
 from meshwright.search.finalists import grid_best
@@ -131,7 +132,7 @@ class _Trial:
         return self._plans[devices]
 
     def days(self, devices: int) -> float | None:
-        """Days by the best of the plain grid on so many devices, or None where nothing fits."""
+        """Days by the best of the plain grid on so many devices, as a plan says them; None where nothing fits."""
         assert self._tokens is not None, "days are asked of a run"
         if devices not in self._glances:
             own, features, options = on(self._case, devices), self._features, self._options
@@ -140,7 +141,7 @@ class _Trial:
             if best is None and may_move(features, options.pins):
                 best = grid_best(own, features, parse_pins({**options.pins, **OFFLOAD}), overlap=overlap)
             steps = self._tokens / own.batch.trained_tokens
-            self._glances[devices] = steps * best.step_s / SECONDS_PER_DAY if best else None
+            self._glances[devices] = steps * float(evaluate_many(own, [best.layout])[0][0]) / SECONDS_PER_DAY if best else None
         return self._glances[devices]
 
     def _count(self, best: Estimate) -> DeviceCount:

@@ -131,7 +131,8 @@ class Pooled:
     def fit_folds(self, runs: Sequence[Run], fold_of: Sequence[int]) -> Sequence[Predictor]:
         """For every fold a fit without it, with intervals as ``fit`` has them, learnt from the runs of the other folds.
 
-        Holds:   whatever the folds are, a scheme judges the interval model that ships.
+        Holds:   whatever the folds are, a scheme judges the interval model that ships. What is learnt once, from all runs: the
+                 predictions whose errors say how wide intervals are, and the effect of a kind of launch without runs.
         """
         return [predictor_of(each) for each in self.tables(runs, fold_of, {})]
 
