@@ -14,7 +14,7 @@ from meshwright.domain.label import parse_layout
 from meshwright.estimate.overlap import overlap_for
 from meshwright.estimate.single import estimate
 from meshwright.frameworks import framework
-from meshwright.search.again import again
+from meshwright.search.again import again, other_kinds
 from meshwright.search.finalists import Finalists, grid_best
 from meshwright.search.finding import find
 from meshwright.search.grid import Counts, open_grid
@@ -97,3 +97,39 @@ def test_a_plan_is_no_worse_than_a_layout_that_was_missed(model, device, devices
     other = estimate(case, replace(known, overlap=runner.overlap(case, known)))
     assert other.fits
     assert found.plans[0].estimate.expected_step_s <= other.expected_step_s * (1.0 + 1e-9)
+
+
+@pytest.mark.parametrize(("model", "device", "name"), [
+    ("llama2-13b", "ascend-910b", "mindspeed-llm"), ("llama3-8b", "h100-sxm", "megatron"),
+    ("qwen3-30b-a3b", "ascend-910b", "megatron"),
+])
+def test_other_kinds_of_context_parallelism_are_asked_of_the_whole_grid(model, device, name):
+    """The best of each kind is what the grid has first where that kind is pinned, if it cuts sequences at all."""
+    case = make_case(
+        model, cluster_for(device, num_devices=32), global_batch_sequences=48, sequence_tokens=8192, framework=name
+    )
+    features = framework(name).for_case(case).features
+    space = make_space(case, features, 32, parse_pins({}))
+    pool = Finalists(space=space, overlap=overlap_for(case), objective="step-time", capacity_bytes=case.capacity_bytes)
+    found = list(other_kinds(pool, []))
+    kinds = set(features.context_kinds) - {space.context_kind}
+    assert kinds
+    for kind in kinds:
+        pinned = grid_best(case, features, parse_pins({"cp_kind": kind}), overlap=pool.overlap)
+        own = [pool.expected_s(each) for each in found if each.layout.context_kind == kind]
+        if pinned is not None and pinned.layout.context_parallel > 1:
+            assert min(own) == pytest.approx(pool.expected_s(pinned), rel=1e-12)
+        assert all(each.layout.context_parallel > 1 for each in found)
+
+
+def test_a_mesh_whose_rings_are_slow_is_found_by_its_other_kind():
+    """Ascend, 16 nodes: exchanging heads took 14.3 s on a mesh whose ring was none of the best, which took 16.9 s."""
+    case = make_case(
+        "llama2-13b", cluster_for("ascend-910b", num_devices=128), global_batch_sequences=360, sequence_tokens=8192,
+        precision="fp16", framework="mindspeed-llm",
+    )
+    adapter = framework("mindspeed-llm").for_case(case)
+    free, pinned = (
+        find(case, adapter.features, SearchOptions(pins=pins, top=1), adapter).plans[0].estimate for pins in ({}, {"tp": "1"})
+    )
+    assert free.expected_step_s <= pinned.expected_step_s * 1.005

@@ -10,7 +10,7 @@ from meshwright.catalog import calibration
 from meshwright.catalog import implementation as implementation_named
 from meshwright.domain.uncertainty import FitCurve
 from meshwright.estimate import estimate
-from meshwright.estimate.certainty import expected_s
+from meshwright.estimate.certainty import expected_s, regime_of_case, step_interval
 from meshwright.judging.facts import Facts
 from meshwright.search import SearchOptions, plan
 from meshwright.search.plan import RANKING_ERROR, ranking_error
@@ -88,14 +88,10 @@ def test_a_device_without_runs_borrows_from_its_family():
     assert {move.name for move in case.calibration.moved} >= {"gemm_ratio", "network_ratio", "pressure_slowdown"}
 
 
-def half_width(case):
-    low, high = estimate(case, plan(case, MEGATRON, replace(OPTIONS, top=1, refine=False)).plans[0].layout).interval.step_s
-    return high / low
-
-
 def test_intervals_of_devices_without_runs_are_wider_and_widest_without_kin():
-    def width(**seen):
-        known = replace(TIGHT.calibration.uncertainty, seen={"cell": 9, "device": 9, "framework": 9, "family": 9} | seen)
-        return half_width(replace(TIGHT, calibration=replace(TIGHT.calibration, uncertainty=known)))
-
-    assert width() < width(device=0, cell=0) < width(device=0, cell=0, family=0)
+    """A device with runs, one whose family has some, one of a family without any."""
+    cases = [calibrated(small_case("llama3-8b", device=each, devices=16)) for each in ("h100-sxm", "h20", "rtx-4090")]
+    known = [each.calibration.uncertainty for each in cases]
+    assert [(each.seen["device"] > 0, each.seen["family"] > 0) for each in known] == [(True, True), (False, True), (False, False)]
+    seen, kin, strange = (step_interval(each.calibration.uncertainty, regime_of_case(each), 1.0)[1] for each in cases)
+    assert seen < kin < strange

@@ -1,4 +1,7 @@
-"""Once more under recomputation that only refinement has tried: what is best of it may stand on other meshes of the grid."""
+"""Once more under recomputation and kinds of context parallelism that only refinement has tried.
+
+What is best of them may stand on other meshes of the grid.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +13,21 @@ from msgspec import Struct, structs
 
 from meshwright.search.finalists import Finalists
 from meshwright.search.grid import Counts, Grid
+from meshwright.search.legal_grid import legal_layouts
 from meshwright.search.refine import module_sets
+from meshwright.search.rules import context_kinds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from meshwright.search.finalists import Candidate
     from meshwright.search.grid import Bools, Floats
+    from meshwright.search.legal_grid import Legal
     from meshwright.search.space import Space
 
-KEPT = 30
-"""Best layouts kept of each set, and refined candidates of which the last is a bar."""
+KEPT, FIRST = 30, 4
+"""Best layouts kept of each set, and refined candidates of which the last is a bar; the same of other kinds of context parallelism,
+which refinement tries on all of the best."""
 
 
 class _Bar(Struct, frozen=True):
@@ -53,14 +60,42 @@ def again(pool: Finalists, leaders: Sequence[Candidate]) -> list[Candidate]:
     legal = ground.within(wider, latest_s) if sets else None
     if legal is None:
         return []
+    return _best(pool, wider, legal, latest_s, leaders)
+
+
+def other_kinds(pool: Finalists, leaders: Sequence[Candidate]) -> Iterator[Candidate]:
+    """The best of the whole grid under kinds of context parallelism that no layout of the grid has.
+
+    Refinement tries kinds on the best layouts: where rings are slow, those of a mesh that exchanges heads are not among these. What
+    ties with a leader comes after it.
+
+    Holds:   empty where kind or degree is pinned to what the grid has, and where memory is the objective.
+    """
+    space = pool.space
+    if space.pins.cp_kind is not None or space.pins.cp == 1 or pool.objective == "memory":
+        return
+    latest_s = pool.expected_s(leaders[FIRST - 1]) if len(leaders) >= FIRST else math.inf
+    for kind in context_kinds(space.case.model, space.features):
+        wider = structs.replace(space, context_kind=kind)
+        legal = legal_layouts(wider, Counts(rejected=Counter())) if kind != space.context_kind else None
+        if legal is not None:
+            pairs = legal.pairs.where(legal.mesh["cp"][legal.pairs.mesh] > 1)
+            if len(pairs.mesh):
+                yield from _best(pool, wider, legal.where(pairs), latest_s, leaders, keep=FIRST)
+
+
+def _best(
+    pool: Finalists, wider: Space, legal: Legal, latest_s: float, leaders: Sequence[Candidate], *, keep: int = KEPT
+) -> list[Candidate]:
+    """The best of some legal layouts, after the leaders."""
     found = Finalists(
-        space=wider, overlap=pool.overlap, objective=pool.objective, capacity_bytes=pool.capacity_bytes, keep=KEPT,
+        space=wider, overlap=pool.overlap, objective=pool.objective, capacity_bytes=pool.capacity_bytes, keep=keep,
         near_wanted=False, front_wanted=False,
     )
     for rows in Grid(wider, Counts(rejected=Counter()), legal, pool.overlap, _Bar(found, latest_s), bound=True).rows():
         found.add(rows)
-    after = max((each.order for each in leaders), default=0) + 1
-    return [structs.replace(each, order=after + each.order) for each in found.best]
+    after, known = max((each.order for each in leaders), default=0) + 1, {each.layout for each in leaders}
+    return [structs.replace(each, order=after + each.order) for each in found.best if each.layout not in known]
 
 
 def _sets(space: Space) -> Iterator[tuple[str, ...]]:

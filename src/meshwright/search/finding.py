@@ -13,7 +13,7 @@ from msgspec import Struct, structs
 from meshwright.domain.label_reader import overlap_of
 from meshwright.estimate.overlap import overlap_for
 from meshwright.search import ranking
-from meshwright.search.again import again
+from meshwright.search.again import again, other_kinds
 from meshwright.search.asked import Asked
 from meshwright.search.finalists import Finalists
 from meshwright.search.grid import Counts, open_grid
@@ -203,7 +203,7 @@ def _refined(pools: Sequence[Finalists], options: SearchOptions, *, lean: bool) 
     """The grid's best of all numbers of devices and their neighbours, best first."""
     case, near = pools[0].space.case, [refine(pool.space, pool) if options.refine else pool.best for pool in pools]
     found = _sorted(case, near, options)
-    more = [again(pool, found) for pool in pools] if options.refine and not lean else []
+    more = [[*again(pool, found), *other_kinds(pool, found)] for pool in pools] if options.refine and not lean else []
     return _sorted(case, [[*own, *other] for own, other in zip(near, more, strict=True)], options) if any(more) else found
 
 

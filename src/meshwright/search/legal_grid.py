@@ -77,15 +77,22 @@ class Legal(Struct, frozen=True, kw_only=True):
 
     def only(self, pairs: Pairs, *, treatments: int) -> Legal:
         """The layouts of some pairs, under so many treatments that are selective recomputation each."""
-        used, mesh = np.unique(pairs.mesh, return_inverse=True)
         own = self.treatments.index("selective")
         pipelines = {name: np.repeat(table[[own]], treatments, axis=0) for name, table in self.pipelines.items()}
+        return self._of(pairs, pipelines, ("selective",) * treatments)
+
+    def where(self, pairs: Pairs) -> Legal:
+        """The layouts of some pairs."""
+        return self._of(pairs, self.pipelines, self.treatments)
+
+    def _of(self, pairs: Pairs, pipelines: dict[str, Bools], treatments: tuple[str, ...]) -> Legal:
+        used, mesh = np.unique(pairs.mesh, return_inverse=True)
         below = sum(np.asarray(table.sum(axis=(0, 2))) for table in pipelines.values())
         uses = np.bincount(mesh, weights=np.asarray(below)[pairs.pipeline], minlength=len(used)).astype(np.int64)
         return Legal(
             mesh=take(self.mesh, used), pairs=structs.replace(pairs, mesh=mesh), pipelines=pipelines, shards=self.shards[:, used],
             shardings=self.shardings[used], number=int(uses @ self.shardings[used].sum(axis=1)),
-            treatments=("selective",) * treatments,
+            treatments=treatments,
         )
 
 
