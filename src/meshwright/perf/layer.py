@@ -360,7 +360,8 @@ def layer_time(
     Symbols: ``masking`` what a mask adds to the attention core of both passes (``perf.masked``).
     Shapes:  the columns of ``shape``.
     Units:   s.
-    Holds:   an idle device hides what travels as a busy one does, so slower operators never make a step shorter.
+    Holds:   an idle device hides what travels as a busy one does, so slower operators make no step shorter. Not where exchanges of
+             experts are overlapped: they hide in the wait for the host, which is then counted without them.
     Source:  ``layer_pieces`` and ``perf.exchange``; collectives run on streams of their own (CUDA C++ Programming Guide, streams).
     """
     pieces, constants = layer_pieces(kind, case, shape, masking), case.calibration.constants
