@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from meshwright.value import Value
 
 HALF = 0.5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tower:
+class Tower(Value, frozen=True, kw_only=True):
     """A tower on the first stage, frozen unless it is ``trained``; every rank there holds and runs all of it."""
 
     name: str
