@@ -24,8 +24,8 @@ from meshwright.estimate.evaluate import evaluate
 from meshwright.estimate.many import evaluate_many
 from meshwright.estimate.rank import rank_figures
 from meshwright.estimate.single import estimate
-from meshwright.perf.layer import layer_pieces
 from meshwright.perf.messages import replicated_gradients
+from meshwright.perf.pieces import layer_pieces
 
 pytest.importorskip("torch")
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from meshwright.perf import layer
+from meshwright.perf import pieces
 from meshwright.perf.arrays import array
 from meshwright.perf.elementwise import memory_bound_s
 from meshwright.perf.exchange import context_s
@@ -83,8 +83,8 @@ def test_a_ring_launches_kernels_at_every_step_but_the_first(kind, steps):
 def test_a_measured_core_takes_as_many_times_longer_as_was_measured_each_way(monkeypatch):
     case = small_case(sequence=SEQUENCE)
     shape = work_shape(microbatch_sequences=1, sequence_tokens=SEQUENCE)
-    plain = layer.attention_core_s(case.model.kinds[0], case, shape)
-    monkeypatch.setattr(layer, "core_ratios", lambda *_, **__: (1.5, 3.0))
+    plain = pieces.attention_core_s(case.model.kinds[0], case, shape)
+    monkeypatch.setattr(pieces, "core_ratios", lambda *_, **__: (1.5, 3.0))
     measured = replace(case, cluster=replace(case.cluster, measured=SimpleNamespace(cores=("any",))))
-    found = layer.attention_core_s(case.model.kinds[0], measured, shape)
+    found = pieces.attention_core_s(case.model.kinds[0], measured, shape)
     assert [float(each) for each in found] == pytest.approx([1.5 * float(plain[0]), 3.0 * float(plain[1])], rel=1e-12)

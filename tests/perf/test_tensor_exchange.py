@@ -11,8 +11,8 @@ from meshwright.domain.layout import Overlap
 from meshwright.perf.arrays import array
 from meshwright.perf.collectives import all_gather_s, all_reduce_s, reduce_scatter_s
 from meshwright.perf.exchange import Beside, tensor_s
-from meshwright.perf.layer import layer_pieces, product_s
 from meshwright.perf.operators import layer_products, work_shape
+from meshwright.perf.pieces import layer_pieces, product_s
 from meshwright.perf.placement import layer_groups
 from strategies import small_case
 

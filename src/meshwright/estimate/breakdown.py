@@ -102,7 +102,7 @@ def breakdown(
         *((f"{name} below peak{low}", lost, f"perf.{FORMULAS[name]}") for name, lost in cores.items()),
         ("embedding, output layer and loss", ends - head_ideal + surplus, "perf.ends.head_time"),
         ("elementwise operators", sums["elementwise"], "perf.elementwise.memory_bound_s"),
-        ("casts of low precision", sums["cast"], "perf.layer.layer_pieces"),
+        ("casts of low precision", sums["cast"], "perf.pieces.layer_pieces"),
         ("kernel gaps and slowdown beside communication", gaps, "perf.layer.layer_time"),
         ("recompute", sums["recompute"], "perf.layer.recompute_s"),
         ("tensor parallelism", float(spent.tensor), "perf.exchange.tensor_s"),

@@ -20,8 +20,8 @@ from meshwright.estimate.naming import name_of
 from meshwright.estimate.simulate import simulated_bubble_s
 from meshwright.estimate.split import chunk_kinds
 from meshwright.perf.flops import PADDED, Convention, SequenceFlops, layer_flops, sequence_flops, training_flops
-from meshwright.perf.layer import ATTENTION_CORE
 from meshwright.perf.operators import layer_products, work_shape
+from meshwright.perf.pieces import ATTENTION_CORE
 from meshwright.perf.schedules import even_bubble_ratio
 
 if TYPE_CHECKING:

@@ -10,8 +10,9 @@ from msgspec import Struct
 from meshwright.perf.arrays import Array, Number, array
 from meshwright.perf.collectives import all_gather_s, all_reduce_s, reduce_scatter_s
 from meshwright.perf.elementwise import EMBEDDING_BYTES, memory_bound_s
-from meshwright.perf.layer import accumulation_s, product_s, unit_host_s
+from meshwright.perf.layer import unit_host_s
 from meshwright.perf.operators import head_product, mtp_product
+from meshwright.perf.pieces import accumulation_s, product_s
 from meshwright.perf.seconds import Seconds, seconds
 
 if TYPE_CHECKING:

@@ -14,9 +14,10 @@ from meshwright.domain.model import Attention, LayerKind, Mlp, Model
 from meshwright.perf.activations import saved_bytes
 from meshwright.perf.arrays import Array, array
 from meshwright.perf.attention import attention_flops, core_pairs
-from meshwright.perf.layer import accumulation_s, layer_time, product_s
+from meshwright.perf.layer import layer_time
 from meshwright.perf.operators import Product, layer_products, work_shape
 from meshwright.perf.parameters import layer_parameters
+from meshwright.perf.pieces import accumulation_s, product_s
 from meshwright.perf.placement import layer_groups
 from meshwright.perf.seconds import Seconds, seconds
 
