@@ -112,14 +112,15 @@ def test_other_kinds_of_context_parallelism_are_asked_of_the_whole_grid(model, d
     space = make_space(case, features, 32, parse_pins({}))
     pool = Finalists(space=space, overlap=overlap_for(case), objective="step-time", capacity_bytes=case.capacity_bytes)
     found = list(other_kinds(pool, []))
-    kinds = set(features.context_kinds) - {space.context_kind}
-    assert kinds
-    for kind in kinds:
+    held = 0
+    for kind in set(features.context_kinds) - {space.context_kind}:
         pinned = grid_best(case, features, parse_pins({"cp_kind": kind}), overlap=pool.overlap)
         own = [pool.expected_s(each) for each in found if each.layout.context_kind == kind]
         if pinned is not None and pinned.layout.context_parallel > 1:
             assert min(own) == pytest.approx(pool.expected_s(pinned), rel=1e-12)
-        assert all(each.layout.context_parallel > 1 for each in found)
+            held += 1
+    assert held, "a case in which some kind cuts sequences"
+    assert all(each.layout.context_parallel > 1 for each in found)
 
 
 def test_a_mesh_whose_rings_are_slow_is_found_by_its_other_kind():
