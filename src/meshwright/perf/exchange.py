@@ -373,8 +373,8 @@ def expert_s(kind: LayerKind, case: Case, shape: WorkShape, groups: Groups, comp
     With ``overlap.expert`` the forward of one micro-batch is woven into the backward of another, so that the exchanges of both
     hide behind the compute of both: exposed = t - min(r t, W / 2) in each direction.
 
-    Symbols: i ``imbalance_ratio``; R routed copies of the rank; W ``compute``, forward and backward of the layer together, with
-             what the device waits for its host.
+    Symbols: i ``imbalance_ratio``; R routed copies of the rank; W ``compute``, forward and backward of the layer together. What
+             waits for the host hides more of them, which ``perf.layer.layer_time`` counts: they make the device less idle.
     Shapes:  the columns of ``shape``.
     Units:   s.
     Holds:   dropless routing; micro-batches enough to pair (first forward and last backward of a step stay bare).

@@ -81,12 +81,15 @@ def layer_time(
     """Forward and backward of one layer for one micro-batch, with what communication leaves exposed.
 
         window = compute + wait for the host;   compute alone where every launch is waited for, or the device is the host
+        wait = floor(busy) of each pass;   floor(forward + backward) / 2 of each where exchanges of experts weave the two
 
-    Symbols: ``masking`` what a mask adds to the attention core of both passes (``perf.masked``).
+    Symbols: busy what the device computes and waits for messages; floor ``launch_floor_s``; ``masking`` what a mask adds to the
+             attention core of both passes (``perf.masked``).
     Shapes:  the columns of ``shape``.
     Units:   s.
-    Holds:   an idle device hides what travels as a busy one does, so slower operators make no step shorter. Not where exchanges of
-             experts are overlapped: they hide in the wait for the host, which is then counted without them.
+    Holds:   an idle device hides what travels as a busy one does, so neither slower operators nor a slower host make a step
+             shorter, where woven passes run as often as each other (Megatron-Core refuses to run woven forwards again). Exchanges
+             of experts hide behind compute; what is left of them fills the wait for the host.
     Source:  ``layer_pieces`` and ``perf.exchange``; collectives run on streams of their own (CUDA C++ Programming Guide, streams).
     """
     pieces, constants = layer_pieces(kind, case, shape, masking), case.calibration.constants
@@ -117,15 +120,17 @@ def layer_time(
         )
 
     idles = not implementation.blocking_launches and not case.cluster.device.synchronous
-    woven = ahead + behind
-    if idles:
-        woven = woven + waits_s(ahead, kernels_forward, ahead_host) + waits_s(behind, kernels_backward, behind_host)
-    expert = expert_s(kind, case, shape, groups, woven, overlap=overlap)
+    expert = expert_s(kind, case, shape, groups, ahead + behind, overlap=overlap)
     ahead, behind = ahead + expert.slowdown_forward, behind + expert.slowdown_backward
     busy_forward = ahead + tensor.forward + context.forward + expert.forward
     busy_backward = behind + tensor.backward + context.backward + expert.backward
-    wait_forward = sync + waits_s(busy_forward, kernels_forward, ahead_host)
+    wait_forward = waits_s(busy_forward, kernels_forward, ahead_host)
     wait_backward = waits_s(busy_backward, kernels_backward, behind_host)
+    if overlap.expert and kind.experts is not None:
+        woven = waits_s(busy_forward + busy_backward, kernels_forward + kernels_backward, ahead_host + behind_host) / 2.0
+        several = shape.expert_parallel > 1.0
+        wait_forward, wait_backward = np.where(several, woven, wait_forward), np.where(several, woven, wait_backward)
+    wait_forward = wait_forward + sync
     return LayerTime(
         forward=seconds(
             compute=ahead, tensor=tensor.forward, context=context.forward, expert=expert.forward, host=wait_forward,
