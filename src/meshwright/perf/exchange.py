@@ -42,8 +42,8 @@ class Exposed(Struct, frozen=True, kw_only=True):
     slowdown_forward: Array
     slowdown_backward: Array
     again: Array = field(default_factory=lambda: array(0.0))
-    """What is sent once more: gathering, where only the module ``comm`` does; the exchange in front of attention, where its
-    recomputation does."""
+    """What is sent once more: gathering, where only the module ``comm`` does; the exchange in front of attention and that of
+    experts, where their recomputation does, beside which no other pass runs."""
     last: Array = field(default_factory=lambda: array(0.0))
     """What the last block of a forward sends at its end, which a recomputation that stops early leaves out."""
 
@@ -392,7 +392,7 @@ def expert_s(kind: LayerKind, case: Case, shape: WorkShape, groups: Groups, comp
     total = imbalance_ratio(case, experts.num_experts, shape.expert_parallel) * (exchange + gathered)
     if not overlap.expert:
         zero = array(0.0)
-        return Exposed(forward=total, backward=total, slowdown_forward=zero, slowdown_backward=zero)
+        return Exposed(forward=total, backward=total, slowdown_forward=zero, slowdown_backward=zero, again=total)
     exposed, hidden_s = hide(total, compute / 2.0, constants.overlap_ratio)
     slow = constants.contention_slowdown * hidden_s
-    return Exposed(forward=exposed, backward=exposed, slowdown_forward=slow, slowdown_backward=slow)
+    return Exposed(forward=exposed, backward=exposed, slowdown_forward=slow, slowdown_backward=slow, again=total)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from meshwright.perf.adapters import KERNELS_BACKWARD, KERNELS_FORWARD, adapted_widths
 from meshwright.perf.arrays import Array, array
@@ -39,8 +39,8 @@ class LayerTime(Struct, frozen=True, kw_only=True):
     """Gathering in backward what sequence parallelism cut, where only the module ``comm`` does."""
     exchange_s: Array
     """The exchange in front of attention, where the recomputation of its core runs it again."""
-    left_out: Seconds
-    """The end of the forward that a full recomputation does not run again, as nothing behind it is kept."""
+    again: Seconds
+    """The forward as a full recomputation runs it: woven into no other pass, without what is left out."""
     pieces: Pieces
 
 
@@ -88,8 +88,7 @@ def layer_time(
     Shapes:  the columns of ``shape``.
     Units:   s.
     Holds:   an idle device hides what travels as a busy one does, so neither slower operators nor a slower host make a step
-             shorter, where woven passes run as often as each other (Megatron-Core refuses to run woven forwards again). Exchanges
-             of experts hide behind compute; what is left of them fills the wait for the host.
+             shorter. Exchanges of experts hide behind compute; what is left of them fills the wait for the host.
     Source:  ``layer_pieces`` and ``perf.exchange``; collectives run on streams of their own (CUDA C++ Programming Guide, streams).
     """
     pieces, constants = layer_pieces(kind, case, shape, masking), case.calibration.constants
@@ -119,31 +118,29 @@ def layer_time(
             blocking=implementation.blocking_launches, synchronous=case.cluster.device.synchronous,
         )
 
-    idles = not implementation.blocking_launches and not case.cluster.device.synchronous
     expert = expert_s(kind, case, shape, groups, ahead + behind, overlap=overlap)
+    again = seconds(compute=ahead, tensor=tensor.forward, context=context.forward, expert=expert.again)
     ahead, behind = ahead + expert.slowdown_forward, behind + expert.slowdown_backward
-    busy_forward = ahead + tensor.forward + context.forward + expert.forward
-    busy_backward = behind + tensor.backward + context.backward + expert.backward
-    wait_forward = waits_s(busy_forward, kernels_forward, ahead_host)
-    wait_backward = waits_s(busy_backward, kernels_backward, behind_host)
+    forward = structs.replace(again, compute=ahead, expert=expert.forward)
+    again = again.plus(left_out(kind, case, shape, tensor.last).times(-1.0))
+    backward = seconds(compute=behind, tensor=tensor.backward, context=context.backward, expert=expert.backward)
+    wait_forward = waits_s(forward.total, kernels_forward, ahead_host)
+    wait_backward = waits_s(backward.total, kernels_backward, behind_host)
+    wait_again = waits_s(again.total, kernels_forward, ahead_host)
     if overlap.expert and kind.experts is not None:
-        woven = waits_s(busy_forward + busy_backward, kernels_forward + kernels_backward, ahead_host + behind_host) / 2.0
+        both = waits_s(forward.total + backward.total, kernels_forward + kernels_backward, ahead_host + behind_host)
         several = shape.expert_parallel > 1.0
-        wait_forward, wait_backward = np.where(several, woven, wait_forward), np.where(several, woven, wait_backward)
-    wait_forward = wait_forward + sync
+        wait_forward, wait_backward = (np.where(several, both / 2.0, own) for own in (wait_forward, wait_backward))
+    idles = not implementation.blocking_launches and not case.cluster.device.synchronous
     return LayerTime(
-        forward=seconds(
-            compute=ahead, tensor=tensor.forward, context=context.forward, expert=expert.forward, host=wait_forward,
-        ),
-        backward=seconds(
-            compute=behind, tensor=tensor.backward, context=context.backward, expert=expert.backward, host=wait_backward,
-        ),
+        forward=structs.replace(forward, host=sync + wait_forward),
+        backward=structs.replace(backward, host=wait_backward),
+        again=structs.replace(again, host=sync + wait_again),
         weight_gradient_s=pieces.products_weight,
-        forward_window_s=ahead + wait_forward if idles else ahead,
+        forward_window_s=ahead + sync + wait_forward if idles else ahead,
         backward_window_s=behind + wait_backward if idles else behind,
         regather_s=tensor.again,
         exchange_s=context.again,
-        left_out=left_out(kind, case, shape, tensor.last),
         pieces=pieces,
     )
 
@@ -179,7 +176,7 @@ WITHIN_MOE = ("shared_experts",)
 def recompute_s(time: LayerTime, modules: tuple[str, ...] | None) -> Seconds:
     """What backward runs again: the named modules, or the whole forward (``None``).
 
-        full: forward, communication included, without what is left out;   selective: forward of the modules' operators
+        full: the forward with its communication, without what is left out;   selective: forward of the modules' operators
 
     Shapes:  the columns of ``time``.
     Units:   s.
@@ -188,13 +185,13 @@ def recompute_s(time: LayerTime, modules: tuple[str, ...] | None) -> Seconds:
     Source:  Korthikanti et al. 2022 section 5; Megatron-Core recompute modules (docs/sources.md#activations).
     """
     if modules is None:
-        return time.forward.plus(time.left_out.times(-1.0))
+        return time.again
     compute = array(0.0)
     if "moe" in modules:
         modules = (*(module for module in modules if module not in WITHIN_MOE), *WITHIN_MOE)
     for module in modules:
         compute = compute + time.pieces.forward_of.get(module, array(0.0))
-    expert = time.forward.expert if "moe" in modules else np.zeros_like(time.forward.expert)
+    expert = time.again.expert if "moe" in modules else np.zeros_like(time.again.expert)
     tensor = time.regather_s if COMMUNICATION in modules else np.zeros_like(time.regather_s)
     context = time.exchange_s if ATTENTION_CORE in modules else np.zeros_like(time.exchange_s)
     return seconds(compute=compute, tensor=tensor, context=context, expert=expert)
