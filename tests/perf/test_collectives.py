@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ from meshwright.perf.collectives import (
     reduce_scatter_s,
     scale_up_bytes_per_s,
 )
-from meshwright.perf.exchange import copies_ratio, hide
+from meshwright.perf.exchange import copies_ratio, hide, rank_copies_ratio
 from strategies import clusters, examples, small_case
 
 CASE = small_case(devices=64)
@@ -165,6 +166,32 @@ def test_one_copy_per_node_sends_fewer_copies():
     ratio = float(copies_ratio(mixture, members, deduplicated=True))
     # Eight copies go to at most four of the eight nodes, one of which is the sender's own in one case of eight.
     assert ratio == pytest.approx(4 * 7 / 8 / (8 * 7 / 8))
+
+
+@pytest.mark.parametrize(("ranks", "top"), [(2, 1), (2, 4), (4, 3), (8, 2), (3, 5)])
+def test_a_rank_gets_one_copy_of_a_token_however_many_of_its_experts_the_token_chose(ranks, top):
+    mixture = replace(load_model("qwen3-30b-a3b").experts, experts_per_token=top)
+    members = group(array(ranks), 1.0, CLUSTER)
+    every = list(product(range(ranks), repeat=top))  # the ranks of a token's experts, all as likely
+    for copies, once in ((sum(len(set(each) - {0}) for each in every), True), (sum(top - each.count(0) for each in every), False)):
+        routed = sum(top - each.count(0) for each in every)
+        assert float(rank_copies_ratio(mixture, members, deduplicated=once)) == pytest.approx(copies / routed)
+
+
+def test_routing_groups_bound_the_ranks_that_a_token_reaches():
+    mixture = load_model("deepseek-v3").experts  # four of eight groups
+    ratio = float(rank_copies_ratio(mixture, group(array(8), 1.0, CLUSTER), deduplicated=True))
+    assert ratio == pytest.approx(4 * (1 - 0.75**8) / 8)
+    assert 0 < ratio < float(rank_copies_ratio(replace(mixture, num_groups=1), group(array(8), 1.0, CLUSTER), deduplicated=True))
+
+
+@pytest.mark.parametrize("experts", ["qwen3-30b-a3b", "deepseek-v3", "gpt-oss-120b"])
+def test_copies_of_ranks_are_a_share_that_grows_with_the_ranks(experts):
+    mixture, ranks = load_model(experts).experts, array([1.0, 2, 4, 8, 16, 64])
+    ratio = rank_copies_ratio(mixture, group(ranks, 1.0, CLUSTER), deduplicated=True)
+    assert (np.diff(ratio) >= 0).all()
+    assert ratio[0] == pytest.approx(1 / mixture.experts_per_token)
+    assert ratio[-1] < 1
 
 
 @examples(100)

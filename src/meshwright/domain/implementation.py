@@ -226,7 +226,7 @@ class Implementation(Value, frozen=True, kw_only=True):
     point_to_point_overlap: bool = True
     """Point-to-point overlap under the interleaved schedule."""
     expert_deduplication: bool = False
-    """One copy of a token per destination node in the expert all-to-all (DeepEP)."""
+    """One copy of a token per destination node, and per rank inside it, in the expert all-to-all (DeepEP)."""
     casts_weights: bool = False
     """Low-precision weights are quantised in every micro-batch; False: once a step (Transformer Engine, is_first_microbatch)."""
     expert_fusion: bool = False

@@ -147,22 +147,25 @@ def all_reduce_s(payload_bytes: Number, group: Group, cluster: Cluster, constant
     return _corrected(np.where(n > 1.0, best, 0.0), "all-reduce", payload, pieces, group, cluster)
 
 
-def all_to_all_s(send_bytes: Number, group: Group, cluster: Cluster, constants: Constants, *, copies_ratio: Number = 1.0) -> Array:
+def all_to_all_s(
+    send_bytes: Number, group: Group, cluster: Cluster, constants: Constants, *, copies_ratio: Number = 1.0,
+    inside_ratio: Number = 1.0,
+) -> Array:
     """Time of an all-to-all in which every rank sends ``send_bytes`` in all, its own share included.
 
     The share for the same domain travels on the scale-up link, the rest on the network, both at the same time.
 
-        inside = B (l-1)/n / bw_in;   across = B r (n-l)/n / bw_net;   t = c + max(inside, across) + (n-1) p
+        inside = B q (l-1)/n / bw_in;   across = B r (n-l)/n / bw_net;   t = c + max(inside, across) + (n-1) p
 
     Symbols: p ``peer_s``, the start of one message; r ``copies_ratio``: copies that cross the network per routed copy
-             (node-limited routing with one copy per destination node sends fewer).
+             (node-limited routing with one copy per destination node sends fewer); q ``inside_ratio``: the same between ranks.
     Shapes:  everything broadcasts.
     Units:   bytes -> s.
     Holds:   uniform destinations.
     Source:  Primus collective model (maximum of the tiers plus a start per remote peer), docs/sources.md#collectives.
     """
     payload, n, local = array(send_bytes), array(group.ranks), array(group.local)
-    inside = payload * (local - 1.0) / n / scale_up_bytes_per_s(cluster, constants, local)
+    inside = payload * inside_ratio * (local - 1.0) / n / scale_up_bytes_per_s(cluster, constants, local)
     across = payload * copies_ratio * (n - local) / n / network_bytes_per_s(group, cluster, constants)
     steps = (n - 1.0) * constants.peer_s
     formula_s = np.where(n > 1.0, constants.collective_fixed_s + np.maximum(inside, across) + steps, 0.0)

@@ -347,6 +347,25 @@ def copies_ratio(experts: MixtureOfExperts, group: Group, *, deduplicated: bool)
     return np.where(domains > 1.0, distinct * (1.0 - 1.0 / domains) / np.maximum(remote, 1e-9), 1.0)
 
 
+def rank_copies_ratio(experts: MixtureOfExperts, group: Group, *, deduplicated: bool) -> Array:
+    """Copies of a token that travel inside a domain, over the copies routed there: one for each rank that has any of its experts.
+
+        n (1 - (1 - 1/n)^k) / k;   1 without de-duplication
+
+    Symbols: n ranks among which a token's k experts lie: those of the group, or of as many routing groups as it may reach.
+    Shapes:  the group broadcasts.
+    Units:   ratio.
+    Holds:   balanced routing; routing groups aligned with ranks.
+    Source:  DeepEP csrc/kernels/intranode.cu (a token is copied to each rank of is_token_in_rank, and there to its experts).
+    """
+    ranks, top = array(group.ranks), float(experts.experts_per_token)
+    if not deduplicated:
+        return np.ones_like(ranks)
+    if experts.num_groups > 1:
+        ranks = np.maximum(1.0, ranks * experts.groups_per_token / experts.num_groups)
+    return np.asarray(ranks * (1.0 - np.power(1.0 - 1.0 / ranks, top)) / top)
+
+
 def imbalance_ratio(case: Case, num_experts: Number, ranks: Number) -> Array:
     """Tokens of the fullest expert rank over the mean; 1 where routing is forced to be balanced, or one rank has all experts.
 
@@ -385,8 +404,11 @@ def expert_s(kind: LayerKind, case: Case, shape: WorkShape, groups: Groups, comp
         return nothing()
     cluster, constants, hidden = case.cluster, case.calibration.constants, experts.latent or case.model.hidden
     send = ELEMENT_BYTES * shape.shard_tokens * experts.experts_per_token * hidden
-    ratio = copies_ratio(experts, groups.expert, deduplicated=case.implementation.expert_deduplication)
-    exchange = 2.0 * all_to_all_s(send, groups.expert, cluster, constants, copies_ratio=ratio)
+    once = case.implementation.expert_deduplication
+    exchange = 2.0 * all_to_all_s(
+        send, groups.expert, cluster, constants, copies_ratio=copies_ratio(experts, groups.expert, deduplicated=once),
+        inside_ratio=rank_copies_ratio(experts, groups.expert, deduplicated=once),
+    )
     routed = ELEMENT_BYTES * routed_tokens(experts, shape) * hidden
     gathered = 2.0 * all_gather_s(routed, groups.expert_tensor, cluster, constants)
     total = imbalance_ratio(case, experts.num_experts, shape.expert_parallel) * (exchange + gathered)

@@ -79,3 +79,31 @@ def test_fine_tuning_is_packed_and_adapts_queries_keys_and_values(rows):
 
 def test_fully_sharded_rows_of_jax_shard_over_what_they_need(rows):
     assert [run(rows[name]).layout.parameter_shards for name in ("nv0630", "nv0653", "nv0640")] == [64, 128, 256]
+
+
+def test_what_a_row_says_of_expert_overlap_holds_over_what_its_release_does(rows):
+    words = {row.id: row.word("extra_settings") for row in rows.values()}
+    said = {id: "a2a_overlap=True" in each for id, each in words.items() if "a2a_overlap=" in each}
+    assert len(set(said.values())) == 2
+    assert {id: rows[id].said.expert_overlap for id in said} == said
+
+
+def test_a_mixture_whose_columns_are_blank_is_read_as_one(rows):
+    named = [row for row in rows.values() if row.model.startswith("nemotron-3")]
+    blank = [row for row in named if not row.word("n_experts") and row.sequence_tokens]
+    assert len(blank) > 10
+    for row in blank:
+        assert row.said.dropless, row.id
+        assert row.said.flex, row.id
+        assert row.said.balanced == ("natural routing" not in row.cell("notes")), row.id
+        assert run(row).case.implementation.name != "megatron-te", row.id
+
+
+def test_nemotron_on_racks_replays_parts_of_a_layer_and_never_the_step(rows):
+    racks = [row for row in rows.values() if row.model.startswith("nemotron-3") and row.device in ("gb200", "gb300")]
+    assert {row.said.graphs for row in racks} == {False}
+    assert {row.said.expert_overlap for row in racks} == {False}
+    assert run(rows["nv0011"]).case.launch.graphs == "partial"
+    assert run(rows["vcard-0054"]).case.launch.graphs is None, "the run says that it has none"
+    fused, plain = run(rows["vcard-0038"]).case.implementation, run(rows["nv0011"]).case.implementation
+    assert (fused.expert_fusion, fused.cuda_graphs, plain.expert_fusion) == (True, False, False)
