@@ -22,7 +22,8 @@ from meshwright.perf.collectives import (
     reduce_scatter_s,
     scale_up_bytes_per_s,
 )
-from meshwright.perf.exchange import copies_ratio, hide, rank_copies_ratio
+from meshwright.perf.exchange import hide
+from meshwright.perf.expert_exchange import copies_ratio, rank_copies_ratio
 from strategies import clusters, examples, small_case
 
 CASE = small_case(devices=64)

@@ -17,7 +17,7 @@ from meshwright.domain.layout import Layout, Overlap
 from meshwright.domain.training import Lora
 from meshwright.estimate.evaluate import evaluate
 from meshwright.perf.adapters import adapted_widths, adapter_s
-from meshwright.perf.exchange import imbalance_ratio
+from meshwright.perf.expert_exchange import imbalance_ratio
 from meshwright.perf.layer import kernels
 
 LAYOUT = Layout(expert_parallel=8, data_parallel=8, optimizer_shards=8, num_microbatches=8)

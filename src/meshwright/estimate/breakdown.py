@@ -107,7 +107,7 @@ def breakdown(
         ("recompute", sums["recompute"], "perf.layer.recompute_s"),
         ("tensor parallelism", float(spent.tensor), "perf.exchange.tensor_s"),
         ("context parallelism", float(spent.context), "perf.exchange.context_s"),
-        ("expert parallelism", float(spent.expert), "perf.exchange.expert_s"),
+        ("expert parallelism", float(spent.expert), "perf.expert_exchange.expert_s"),
         ("pipeline transfers", float(time.pipeline.pipeline_exposed_s), "perf.collectives.point_to_point_s"),
         ("pipeline bubble", float(time.pipeline.bubble_s), _bubble_formula(evaluation, simulated)),
         ("data parallelism", float(time.data_parallel_exposed_s), "perf.data_parallel.exposed_s"),

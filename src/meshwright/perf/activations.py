@@ -74,7 +74,7 @@ def headroom_ratio(case: Case, shape: WorkShape) -> Array:
     Shapes:  the columns of ``shape``.
     Units:   ratio.
     Holds:   dropless routing; the mean does not depend on e (``perf.operators.routed_tokens``).
-    Source:  ``perf.exchange.imbalance_ratio``, the same in time; Megatron-Core --moe-router-force-load-balancing.
+    Source:  ``perf.expert_exchange.imbalance_ratio``, the same in time; Megatron-Core --moe-router-force-load-balancing.
     """
     if case.training.balanced_routing:
         return array(1.0)

@@ -1,4 +1,4 @@
-"""Communication inside a layer: tensor, context and expert parallelism, and what compute hides of it."""
+"""Communication inside a layer: tensor and context parallelism, and what compute hides of it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from meshwright.perf.collectives import (
     scale_up_bytes_per_s,
 )
 from meshwright.perf.elementwise import memory_bound_s
-from meshwright.perf.operators import gathered_columns, key_value_heads, routed_tokens
+from meshwright.perf.operators import gathered_columns, key_value_heads
 from meshwright.perf.widths import attention_input
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from meshwright.domain.layout import ContextKind, Overlap
     from meshwright.domain.mesh import Group
     from meshwright.domain.mixers import Mixer
-    from meshwright.domain.model import Attention, LayerKind, MixtureOfExperts
+    from meshwright.domain.model import Attention, LayerKind
     from meshwright.perf.operators import WorkShape
     from meshwright.perf.placement import Groups
 
@@ -321,100 +321,3 @@ def mixer_context_s(mixer: Mixer, case: Case, shape: WorkShape, groups: Groups) 
 def _inside(group: Group) -> Group:
     """The part of a group inside one scale-up domain."""
     return replace(group, ranks=group.local, domains=np.ones_like(array(group.domains)))
-
-
-def copies_ratio(experts: MixtureOfExperts, group: Group, *, deduplicated: bool) -> Array:
-    """Copies of a token that cross the network, over the copies routed to other domains.
-
-    With uniform routing over d domains a token's k copies reach D = d (1 - (1 - 1/d)^k) distinct domains, at most as many as
-    routing groups allow; de-duplication sends one copy to each other domain instead of all.
-
-        (D - D/d) / (k (1 - 1/d));   1 without de-duplication
-
-    Symbols: d domains; k experts per token.
-    Shapes:  the group broadcasts.
-    Units:   ratio.
-    Holds:   balanced routing; routing groups aligned with domains.
-    Source:  DeepSeek-V3 report (arXiv 2412.19437) section 3.2.2: at most four nodes a token.
-    """
-    domains, top = array(group.domains), float(experts.experts_per_token)
-    if not deduplicated:
-        return np.ones_like(domains)
-    distinct = domains * (1.0 - np.power(1.0 - 1.0 / domains, top))
-    if experts.num_groups > 1:
-        distinct = np.minimum(distinct, float(experts.groups_per_token))
-    remote = top * (1.0 - 1.0 / domains)
-    return np.where(domains > 1.0, distinct * (1.0 - 1.0 / domains) / np.maximum(remote, 1e-9), 1.0)
-
-
-def rank_copies_ratio(experts: MixtureOfExperts, group: Group, *, deduplicated: bool) -> Array:
-    """Copies of a token that travel inside a domain, over the copies routed there: one for each rank that has any of its experts.
-
-        n (1 - (1 - 1/n)^k) / k;   1 without de-duplication
-
-    Symbols: n ranks among which a token's k experts lie: those of the group, or of as many routing groups as it may reach.
-    Shapes:  the group broadcasts.
-    Units:   ratio.
-    Holds:   balanced routing; routing groups aligned with ranks.
-    Source:  DeepEP csrc/kernels/intranode.cu (a token is copied to each rank of is_token_in_rank, and there to its experts).
-    """
-    ranks, top = array(group.ranks), float(experts.experts_per_token)
-    if not deduplicated:
-        return np.ones_like(ranks)
-    if experts.num_groups > 1:
-        ranks = np.maximum(1.0, ranks * experts.groups_per_token / experts.num_groups)
-    return np.asarray(ranks * (1.0 - np.power(1.0 - 1.0 / ranks, top)) / top)
-
-
-def imbalance_ratio(case: Case, num_experts: Number, ranks: Number) -> Array:
-    """Tokens of the fullest expert rank over the mean; 1 where routing is forced to be balanced, or one rank has all experts.
-
-        1 + c sqrt(2 ln e / (E / e))
-
-    Symbols: c ``expert_load_spread``; E experts; e ranks, each with E / e of them. The load of a rank spreads by c / sqrt(E / e)
-             about the mean, and all wait for the fullest of e.
-    Shapes:  everything broadcasts.
-    Units:   ratio.
-    Holds:   loads of experts are independent; at least 1, whatever a fit makes of c.
-    Source:  the expected maximum of e normal variables, sqrt(2 ln e); Megatron-Core --moe-router-force-load-balancing.
-    """
-    if case.training.balanced_routing:
-        return array(1.0)
-    ranks = array(ranks)
-    return 1.0 + case.calibration.constants.expert_load_spread * np.sqrt(2.0 * np.log(ranks) * ranks / num_experts)
-
-
-def expert_s(kind: LayerKind, case: Case, shape: WorkShape, groups: Groups, compute: Array, *, overlap: Overlap) -> Exposed:
-    """Expert-parallel communication of one mixture layer: dispatch and combine, forward and backward.
-
-        forward = backward = i (2 all-to-all(2 T/t_sp topk h) + gather and scatter of R h over expert TP)
-
-    With ``overlap.expert`` the forward of one micro-batch is woven into the backward of another, so that the exchanges of both
-    hide behind the compute of both: exposed = t - min(r t, W / 2) in each direction.
-
-    Symbols: i ``imbalance_ratio``; R routed copies of the rank; W ``compute``, forward and backward of the layer together. What
-             waits for the host hides more of them, which ``perf.layer.layer_time`` counts: they make the device less idle.
-    Shapes:  the columns of ``shape``.
-    Units:   s.
-    Holds:   dropless routing; micro-batches enough to pair (first forward and last backward of a step stay bare).
-    Source:  Megatron-Core token dispatchers and overlap_moe_expert_parallel_comm (combined 1F1B); DeepSeek-V3 report section 3.2.
-    """
-    experts = kind.experts
-    if experts is None:
-        return nothing()
-    cluster, constants, hidden = case.cluster, case.calibration.constants, experts.latent or case.model.hidden
-    send = ELEMENT_BYTES * shape.shard_tokens * experts.experts_per_token * hidden
-    once = case.implementation.expert_deduplication
-    exchange = 2.0 * all_to_all_s(
-        send, groups.expert, cluster, constants, copies_ratio=copies_ratio(experts, groups.expert, deduplicated=once),
-        inside_ratio=rank_copies_ratio(experts, groups.expert, deduplicated=once),
-    )
-    routed = ELEMENT_BYTES * routed_tokens(experts, shape) * hidden
-    gathered = 2.0 * all_gather_s(routed, groups.expert_tensor, cluster, constants)
-    total = imbalance_ratio(case, experts.num_experts, shape.expert_parallel) * (exchange + gathered)
-    if not overlap.expert:
-        zero = array(0.0)
-        return Exposed(forward=total, backward=total, slowdown_forward=zero, slowdown_backward=zero, again=total)
-    exposed, hidden_s = hide(total, compute / 2.0, constants.overlap_ratio)
-    slow = constants.contention_slowdown * hidden_s
-    return Exposed(forward=exposed, backward=exposed, slowdown_forward=slow, slowdown_backward=slow, again=total)

@@ -10,7 +10,8 @@ from msgspec import Struct, structs
 from meshwright.perf.adapters import KERNELS_BACKWARD, KERNELS_FORWARD, adapted_widths
 from meshwright.perf.arrays import Array, array
 from meshwright.perf.elementwise import launch_floor_s
-from meshwright.perf.exchange import collective_host_s, context_s, expert_s, tensor_s
+from meshwright.perf.exchange import collective_host_s, context_s, tensor_s
+from meshwright.perf.expert_exchange import expert_s
 from meshwright.perf.messages import keeps_last_product
 from meshwright.perf.mixers import mixer_kernels
 from meshwright.perf.pieces import ATTENTION_CORE, Pieces, layer_pieces, product_s, products_of
@@ -89,7 +90,8 @@ def layer_time(
     Units:   s.
     Holds:   an idle device hides what travels as a busy one does, so neither slower operators nor a slower host make a step
              shorter. Exchanges of experts hide behind compute; what is left of them fills the wait for the host.
-    Source:  ``layer_pieces`` and ``perf.exchange``; collectives run on streams of their own (CUDA C++ Programming Guide, streams).
+    Source:  ``layer_pieces``, ``perf.exchange`` and ``perf.expert_exchange``; collectives run on streams of their own (CUDA C++
+             Programming Guide, streams).
     """
     pieces, constants = layer_pieces(kind, case, shape, masking), case.calibration.constants
     implementation = case.implementation

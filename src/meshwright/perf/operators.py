@@ -327,7 +327,7 @@ def expert_products(experts: MixtureOfExperts, hidden: int, shape: WorkShape, *,
     Symbols: R ``routed_tokens``; E experts; e expert parallelism.
     Shapes:  the columns of ``shape``.
     Units:   elements.
-    Holds:   the mean rank; what the fullest one has more is ``perf.exchange.imbalance_ratio``.
+    Holds:   the mean rank; what the fullest one has more is ``perf.expert_exchange.imbalance_ratio``.
     Source:  Megatron-Core moe/experts.py, shared_experts.py.
     """
     local = experts.num_experts / shape.expert_parallel

@@ -12,7 +12,8 @@ from meshwright.perf.arrays import Array, array
 from meshwright.perf.attention import core_pairs, core_widths, flash_attention_s, index_flops, index_loss_flops, is_detached
 from meshwright.perf.corrections import core_ratios, product_ratio
 from meshwright.perf.elementwise import memory_bound_s
-from meshwright.perf.exchange import Beside, imbalance_ratio
+from meshwright.perf.exchange import Beside
+from meshwright.perf.expert_exchange import imbalance_ratio
 from meshwright.perf.fallback import fallback_attention_s
 from meshwright.perf.gemm import gemm_s, linear_s
 from meshwright.perf.mixers import chunk_flops
