@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from meshwright.domain import estimate as values
-from meshwright.domain.uncertainty import WIDEST
+from meshwright.domain.uncertainty import OTHER, WIDEST
 from meshwright.domain.uncertainty import expected_s as risked_s
 
 if TYPE_CHECKING:
@@ -170,19 +170,20 @@ def unseen_device(
 ) -> float:
     """How much wider an interval is for a device that no run had, as a log; nought where it has runs.
 
-        u = max(0, share w(new) - w(case))
+        u = max(0, share (w(new) + e_framework + e_cell) - w(case) - e_cell)
 
     Symbols: w how much wider the interval is of a framework without runs, and of the case as its regime has it
-             (``Scale.widening``); ``of_device`` the share where other devices of the family have runs, ``of_family`` where
-             none has.
+             (``Scale.widening``); e effects of a framework and of a cell without runs, nought but in calibrations made before
+             there were shifts; ``of_device`` the share where other devices of the family have runs, ``of_family`` where none has.
     Holds:   once: a device without runs has no cell with runs, which is in the regime already; where the framework has no runs
              either, so is that. Nothing is judged without counts of runs (``seen`` is empty).
     Source:  ``STRANGE_STEP``.
     """
-    if known.seen.get("device", 1) or features.get("framework") not in scale.effects.get("framework", {}):
+    frameworks, cells = (scale.effects.get(name, {}) for name in ("framework", "cell"))
+    if known.seen.get("device", 1) or features.get("framework") not in frameworks:
         return 0.0
-    share = of_device if known.seen.get("family", 0) else of_family
-    return max(0.0, share * scale.widening({}) - scale.widening(features))
+    share, cell = of_device if known.seen.get("family", 0) else of_family, cells.get(OTHER, 0.0)
+    return max(0.0, share * (scale.widening({}) + frameworks.get(OTHER, 0.0) + cell) - scale.widening(features) - cell)
 
 
 def expected_s(case: Case, step_s: Array, reserved_bytes: Array) -> Array:
