@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 LARGEST = 7.0
 """Of an offset, on the log scale: a factor of a thousand either way."""
+MOST = 1e6
+"""Of runs, and of a variance over that of a run."""
 LEVEL = "0.9"
 """Level of the intervals that every estimate gives."""
 WHOLE = NO_NUMBERS | {"attention_rows"}
@@ -61,6 +63,9 @@ def _scale(scale: Scale, where: str) -> Iterator[Message]:
     yield from _within(scale.base, -LARGEST, LARGEST, f"{where}.base")
     for feature, effects in scale.effects.items():
         yield from _small(effects, f"{where}.effects.{feature}")
+    for values, where_of in ((scale.shifts, "shifts"), *((counts, f"runs.{name}") for name, counts in scale.runs.items())):
+        for value, number in values.items():
+            yield from _within(number, 0.0, MOST, f"{where}.{where_of}.{value}")
     if LEVEL not in scale.quantiles:
         yield Message("calibration.level", "has no level {level}", {"level": LEVEL}, f"{where}.quantiles")
     for level, quantile in scale.quantiles.items():

@@ -26,9 +26,15 @@ WIDEST = 7.0
 class Scale(Value, frozen=True, kw_only=True):
     """Half-width of an interval of a quantity, in log units, by regime.
 
-        h(level) = q(level) exp(base + sum over features of effect(value))
+        h(level) = q(level) s sqrt(1 + sum over features of u / (1 + n(value)))
+        s = exp(base + sum over features of effect(value))
 
-    q is the split-conformal quantile of |log(measured / predicted)| over the scale, on out-of-fold predictions.
+    Symbols: q the split-conformal quantile of |log(measured / predicted)| over s, on out-of-fold predictions of runs whose like was
+             in the fit; u the variance of what all runs of a value have in common that the fit has not seen, over that of one run;
+             n the runs of the value: their mean leaves 1 / (1 + n) of u.
+    Holds:   errors in common and each run's own are independent, so that their variances add up; u grows with s, as errors of
+             regimes do.
+    Source:  one-way random effects: Searle, Casella and McCulloch 1992, chapter 3, with one run as unsure as what it shares.
     """
 
     base: float
@@ -36,10 +42,19 @@ class Scale(Value, frozen=True, kw_only=True):
     """Feature -> value -> effect on the log scale; the value ``*`` stands for values without runs."""
     quantiles: Mapping[str, float]
     """Level (as text, ``0.9``) -> conformal quantile."""
+    shifts: Mapping[str, float] = field(default_factory=dict)
+    """Feature -> u; none for features whose new values are predicted as well as known ones."""
+    runs: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """Feature -> value -> n, re-measurements of one configuration as one; what is not there has none."""
+
+    def widening(self, features: Mapping[str, str]) -> float:
+        """How much wider an interval is because runs of these values are few or none, as a log."""
+        shared = sum(u / (1.0 + self.runs.get(name, {}).get(features.get(name, OTHER), 0.0)) for name, u in self.shifts.items())
+        return 0.5 * math.log1p(shared)
 
     def spread(self, features: Mapping[str, str]) -> float:
-        """The scale of a regime, in log units."""
-        total = self.base
+        """The scale of a regime, in log units: s, and wider by what is new to the fit."""
+        total = self.base + self.widening(features)
         for name, effects in self.effects.items():
             total += effects.get(features.get(name, OTHER), effects.get(OTHER, 0.0))
         return math.exp(total)

@@ -27,7 +27,7 @@ MFU_BANDS = (0.02, 0.05, 0.10, 0.20, 0.30, 0.40)
 NODE_BANDS = (1, 8, 31)
 STRANGE_STEP, STRANGE_MEMORY = (0.85, 1.25), (0.55, 0.55)
 """A device, and a family of devices, left out of the fit whole: how much wider intervals must be, relative to a framework left out
-(the effects of a framework and of its cells together).
+(what is unseen of a framework and of its cells together).
 
 Upper quartiles over the corpus, step time: device 0.83, family 1.23, framework 0.98 (logs); memory: device 0.38, framework 0.71,
 families too few to tell.
@@ -73,9 +73,10 @@ def regime_of_case(case: Case, devices: int | None = None) -> Mapping[str, str]:
     """The part of a regime that no layout changes (``OF_THE_CASE``); ``devices``: those in use, all where none are named."""
     precision, framework = case.training.precision.name, case.implementation.family
     sort = f"{'moe' if case.model.is_moe else 'dense'} {'16-bit' if precision in ('bf16', 'fp16') else precision[:3]}"
-    nodes = (devices or case.cluster.num_devices) / case.cluster.devices_per_node
+    cell, count = f"{framework} {case.cluster.device.name} {sort}", devices or case.cluster.num_devices
+    nodes = count / case.cluster.devices_per_node
     return {
-        "framework": framework, "cell": f"{framework} {case.cluster.device.name} {sort}", "sort": sort,
+        "framework": framework, "cell": cell, "size": f"{cell} {round(math.log2(count))}", "sort": sort,
         "nodes": str(sum(nodes > edge for edge in NODE_BANDS)),
     }
 
@@ -169,19 +170,20 @@ def unseen_device(
 ) -> float:
     """How much wider an interval is for a device that no run had, as a log; nought where it has runs.
 
-        u = max(0, share (u_framework + u_cell) - u_cell)
+        u = max(0, share (w(new) + e_framework + e_cell) - w(case) - e_cell)
 
-    Symbols: u_framework, u_cell the effects of a framework and of a cell without runs; ``of_device`` the share where other
-             devices of the family have runs, ``of_family`` where none has.
-    Holds:   once: a device without runs has no cell with runs, whose effect is in the regime already; where the framework has no
-             runs either, so is its own. Nothing is judged without counts of runs (``seen`` is empty).
+    Symbols: w how much wider the interval is of a framework without runs, and of the case as its regime has it
+             (``Scale.widening``); e effects of a framework and of a cell without runs, nought but in calibrations made before
+             there were shifts; ``of_device`` the share where other devices of the family have runs, ``of_family`` where none has.
+    Holds:   once: a device without runs has no cell with runs, which is in the regime already; where the framework has no runs
+             either, so is that. Nothing is judged without counts of runs (``seen`` is empty).
     Source:  ``STRANGE_STEP``.
     """
-    frameworks = scale.effects.get("framework", {})
+    frameworks, cells = (scale.effects.get(name, {}) for name in ("framework", "cell"))
     if known.seen.get("device", 1) or features.get("framework") not in frameworks:
         return 0.0
-    cell, share = scale.effects.get("cell", {}).get(OTHER, 0.0), of_device if known.seen.get("family", 0) else of_family
-    return max(0.0, share * (frameworks.get(OTHER, 0.0) + cell) - cell)
+    share, cell = of_device if known.seen.get("family", 0) else of_family, cells.get(OTHER, 0.0)
+    return max(0.0, share * (scale.widening({}) + frameworks.get(OTHER, 0.0) + cell) - scale.widening(features) - cell)
 
 
 def expected_s(case: Case, step_s: Array, reserved_bytes: Array) -> Array:

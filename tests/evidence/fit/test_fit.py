@@ -272,18 +272,23 @@ def test_a_conformal_quantile_covers_its_own_scores(scores: list[float]) -> None
 
 
 def elsewhere(spread: float) -> Elsewhere:
-    """Sixty runs of six sources, of cells that nobody else has."""
+    """Sixty runs of six sources, of cells that nobody else has, over intervals so many times too narrow."""
     return Elsewhere(
-        residuals=np.random.default_rng(9).normal(0.0, spread, 60), features=[{"framework": "a", "cell": "*"}] * 60,
-        weights=np.ones(60), sources=np.array([f"source {number % 6}" for number in range(60)]),
+        scores=np.abs(np.random.default_rng(9).normal(0.0, spread, 60)), features=[{"framework": "a", "cell": "*"}] * 60,
+        weights=np.ones(60), voices=np.arange(60) % 6,
     )
+
+
+def strangers(found: Elsewhere) -> dict[str, Elsewhere]:
+    """What sources left out say of cells and, beyond them, of frameworks."""
+    return {"cell": found, "framework": found}
 
 
 def test_intervals_are_as_wide_as_their_regime() -> None:
     rng = np.random.default_rng(5)
     quiet, loud = rng.normal(0.0, 0.03, 400), rng.normal(0.0, 0.3, 400)
     features = [{"framework": "a", "cell": "a h"}] * 400 + [{"framework": "b", "cell": "b h"}] * 400
-    scale = fit_scale(np.concatenate([quiet, loud]), features, np.ones(800), elsewhere=elsewhere(0.3))
+    scale = fit_scale(np.concatenate([quiet, loud]), features, np.ones(800), elsewhere=strangers(elsewhere(5.0)))
     for values, feature in ((quiet, features[0]), (loud, features[-1])):
         covered = float((np.abs(values) <= scale.half_width(feature)).mean())
         assert 0.85 <= covered <= 0.95
@@ -297,7 +302,7 @@ def test_a_cell_of_few_runs_is_nearly_as_little_known_as_one_without() -> None:
     for few in (2, 15, 150):
         features = [{"framework": "a", "cell": "a h"}] * 400 + [{"framework": "a", "cell": "a b"}] * few
         residuals = rng.normal(0.0, 0.05, 400 + few)
-        scale = fit_scale(residuals, features, np.ones(400 + few), elsewhere=elsewhere(0.5))
+        scale = fit_scale(residuals, features, np.ones(400 + few), elsewhere=strangers(elsewhere(6.0)))
         known, unseen = (math.log(scale.half_width({"framework": "a", "cell": cell})) for cell in ("a h", "a c"))
         widths.append((math.log(scale.half_width(features[-1])) - known) / (unseen - known))
     assert 0.7 < widths[0] < 1.0
@@ -306,30 +311,55 @@ def test_a_cell_of_few_runs_is_nearly_as_little_known_as_one_without() -> None:
 
 
 def test_nine_of_ten_runs_of_cells_without_kin_are_held_whatever_the_runs_of_each_source() -> None:
-    """Nineteen sources with ten runs each that are off by a tenth, one with a thousand that are off by a factor: one voice."""
+    """Nineteen sources with ten runs each that miss by up to five intervals, one with a thousand that miss by a hundred."""
     rng = np.random.default_rng(2)
     features = [{"framework": "a", "cell": "a h"}] * 400
-    sources = np.array([f"s{number}" for number in range(19) for _ in range(10)] + ["large"] * 1000)
-    errors = np.concatenate([rng.uniform(-0.1, 0.1, 190), np.full(1000, 2.0)])
+    sources = np.array([number for number in range(19) for _ in range(10)] + [19] * 1000)
+    errors = np.concatenate([rng.uniform(-5.0, 5.0, 190), np.full(1000, 100.0)])
     found = Elsewhere(
-        residuals=errors, features=[{"framework": "a", "cell": "*"}] * 1190, weights=np.ones(1190), sources=sources
+        scores=np.abs(errors), features=[{"framework": "a", "cell": "*"}] * 1190, weights=np.ones(1190), voices=sources
     )
-    scale = fit_scale(rng.normal(0.0, 0.01, 400), features, np.ones(400), elsewhere=found)
-    assert 0.09 < scale.half_width({"framework": "a", "cell": "a new"}) < 0.15
+    scale = fit_scale(rng.normal(0.0, 0.01, 400), features, np.ones(400), elsewhere=strangers(found))
+    assert 4.5 < scale.half_width({"framework": "a", "cell": "a new"}) / scale.half_width(features[0]) < 7.5
     assert scale.half_width({"framework": "b", "cell": "b new"}) == scale.half_width({"framework": "a", "cell": "a new"})
-    assert scale.half_width(features[0]) < 0.03
     strange = replace(
-        found, residuals=errors * np.where(np.arange(1190) < 20, 5.0, 1.0),
+        found, scores=np.abs(errors) * np.where(np.arange(1190) < 20, 5.0, 1.0),
         features=[{"framework": "*", "cell": "*"}] * 20 + [{"framework": "a", "cell": "*"}] * 1170,
     )
-    scale = fit_scale(rng.normal(0.0, 0.01, 400), features, np.ones(400), elsewhere=strange)
+    scale = fit_scale(rng.normal(0.0, 0.01, 400), features, np.ones(400), elsewhere=strangers(strange))
     assert scale.half_width({"framework": "b", "cell": "b new"}) > 1.5 * scale.half_width({"framework": "a", "cell": "a new"})
 
 
+@given(st.floats(0.0, 30.0), st.floats(0.0, 50.0), st.floats(0.0, 500.0))
+def test_runs_of_a_value_leave_the_less_of_what_it_hides_the_more_they_are(cell: float, size: float, count: float) -> None:
+    scale = Scale(
+        base=-2.0, effects={}, quantiles={"0.9": 2.0}, shifts={"cell": cell, "size": size}, runs={"cell": {"known": count}}
+    )
+    known, new = scale.half_width({"cell": "known", "size": "any"}), scale.half_width({"cell": "new", "size": "any"})
+    assert 2.0 * math.exp(-2.0) <= known <= new + 1e-12
+    variances = [(width / (2.0 * math.exp(-2.0))) ** 2 for width in (known, new)]
+    assert variances == pytest.approx([1.0 + size + cell / (1.0 + count), 1.0 + size + cell])
+
+
+def test_a_number_of_devices_without_runs_is_as_wide_as_such_were_where_the_cell_is_known() -> None:
+    """Runs of a size left out miss by three intervals; where the cell is left out with it by far more, which is the cell's."""
+    rng = np.random.default_rng(4)
+    features = [{"framework": "a", "cell": "a h", "size": f"a h {number % 2}"} for number in range(400)]
+    sizes = Elsewhere(
+        scores=np.array([3.0] * 50 + [50.0] * 50),
+        features=[{"framework": "a", "cell": "a h", "size": "*"}] * 50 + [{"framework": "a", "cell": "*", "size": "*"}] * 50,
+        weights=np.ones(100), voices=np.arange(100),
+    )
+    scale = fit_scale(rng.normal(0.0, 0.05, 400), features, np.ones(400), elsewhere={"size": sizes})
+    assert scale.half_width({"framework": "a", "cell": "a h", "size": "a h 7"}) == pytest.approx(
+        3.0 * scale.half_width(features[0]), rel=0.03
+    )
+
+
 def test_runs_elsewhere_teach_only_where_they_were_measured_and_are_used() -> None:
-    found = elsewhere(0.3)
-    broken = replace(found, residuals=np.where(np.arange(60) < 30, np.nan, found.residuals))
-    assert len(broken.of(np.ones(60, dtype=bool)).residuals) == 30
+    found = elsewhere(5.0)
+    broken = replace(found, scores=np.where(np.arange(60) < 30, np.nan, found.scores))
+    assert len(broken.of(np.ones(60, dtype=bool)).scores) == 30
     assert len(found.of(np.arange(60) < 7).features) == 7
     assert weighted_quantile(np.array([3.0, 1.0, 2.0]), np.array([1.0, 1.0, 8.0]), 0.9) == 2.0
 
@@ -368,9 +398,9 @@ def test_a_fold_is_judged_by_the_others_runs(monkeypatch) -> None:
     ]
     monkeypatch.setattr(fitters, "predictor_of", lambda table: table)
     nobody = Elsewhere(
-        residuals=np.full(12, np.nan), features=[{}] * 12, weights=np.ones(12), sources=np.array(["mine"] * 12)
+        scores=np.full(12, np.nan), features=[{}] * 12, weights=np.ones(12), voices=np.zeros(12, dtype=np.int64)
     )
-    monkeypatch.setattr(fitters, "unseen_effects", lambda *_: Unseen(step=nobody))
+    monkeypatch.setattr(fitters, "unseen_effects", lambda *_: Unseen(step={"cell": nobody}))
     tables = Pooled(freedoms=FREEDOMS[:1]).fit_folds(runs, [0] * 5 + [1] * 4 + [2] * 3)
     assert [table.diagnostics["runs"] for table in tables] == [7, 8, 9]
     whole = fit(runs, FREEDOMS[:1], groups=["\x1f".join(each.group) for each in runs])

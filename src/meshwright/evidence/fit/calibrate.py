@@ -13,7 +13,17 @@ from meshwright.domain.calibration import CalibrationTable
 from meshwright.domain.uncertainty import OTHER, FitCurve
 from meshwright.estimate.certainty import regime
 from meshwright.evidence.fit.solve import Fit, fit, refit
-from meshwright.evidence.fit.spread import FRAMEWORK, GROUP, LAUNCH, Elsewhere, Unseen, fit_curve, fit_scale, weighted_quantile
+from meshwright.evidence.fit.spread import (
+    FRAMEWORK,
+    GROUP,
+    LAUNCH,
+    SIZE,
+    Elsewhere,
+    Unseen,
+    fit_curve,
+    fit_scale,
+    weighted_quantile,
+)
 from meshwright.value import Value
 
 if TYPE_CHECKING:
@@ -119,13 +129,17 @@ def scales(whole: Fit, held: Outside, use: NDArray[np.bool_], unseen: Unseen) ->
     """
     features = features_of(whole, held)
 
-    def scale_of(residual: Floats, elsewhere: Elsewhere | None, launches: Mapping[str, float]) -> Scale:
+    def scale_of(residual: Floats, elsewhere: Mapping[str, Elsewhere], launches: Mapping[str, float]) -> Scale:
         chosen = np.flatnonzero(np.isfinite(residual) & use)
         own = [features[index] for index in chosen]
         return fit_scale(residual[chosen], own, np.square(whole.weight[chosen]), elsewhere=elsewhere, launches=launches)
 
     step, memory = held.residuals(whole)
-    return scale_of(step, unseen.step.of(use), unseen.launch), scale_of(memory, None, {})
+    return scale_of(step, _of(unseen.step, use), unseen.launch), scale_of(memory, {}, {})
+
+
+def _of(elsewhere: Mapping[str, Elsewhere], use: NDArray[np.bool_]) -> dict[str, Elsewhere]:
+    return {name: each.of(use) for name, each in elsewhere.items()}
 
 
 def features_of(whole: Fit, held: Outside) -> list[Mapping[str, str]]:
@@ -189,30 +203,50 @@ def ranking_ratio(whole: Fit, held: Outside, use: NDArray[np.bool_]) -> float:
 
 
 def unseen_effects(whole: Fit, held: Outside, progress: Progress | None = None) -> Unseen:
-    """What intervals of a cell, a framework or a kind of launch without runs are learnt from: predictions by fits without each
-    source, and how launches were predicted by fits without their kind.
+    """What intervals of a size, a cell, a framework or a kind of launch without runs are learnt from: predictions by fits without
+    each source and without each number of devices, and how launches were predicted by fits without their kind.
 
     ``held``: predictions of all runs by fits without their re-measurements, which say how wide the others' intervals are.
     """
-    names = np.array([run.source for run in whole.runs.runs])
-    numbers = {str(name): index for index, name in enumerate(np.unique(names))}
-    left_out, _ = outside(whole, np.array([numbers[str(name)] for name in names]), progress)
-    features = features_of(whole, left_out)
-    sources_of: dict[tuple[str, str], set[str]] = {}
-    for source, feature in zip(names, features, strict=True):
-        for name in (GROUP, FRAMEWORK):
-            sources_of.setdefault((name, feature[name]), set()).add(str(source))
-
-    def masked(feature: Mapping[str, str]) -> Mapping[str, str]:
-        new = tuple(name for name in (GROUP, FRAMEWORK) if len(sources_of[name, feature[name]]) == 1)
-        return {name: OTHER if new and name.startswith(new) else value for name, value in feature.items()}
-
-    seen_by_others, weights = [masked(feature) for feature in features], np.square(whole.weight)
-    step = Elsewhere(residuals=left_out.residuals(whole)[0], features=seen_by_others, weights=weights, sources=names)
+    runs = whole.runs.runs
+    sources, sizes, configurations = (np.unique(names, return_inverse=True)[1] for names in (
+        [run.source for run in runs], [run.layout.world for run in runs], ["\x1f".join(run.group) for run in runs],
+    ))
+    strangers = _elsewhere(whole, held, sources, sources, progress)
+    larger = _elsewhere(whole, held, sizes, configurations, progress)
+    step = {SIZE: larger, GROUP: strangers, FRAMEWORK: strangers}
     return Unseen(step=step, launch=_unseen_launches(whole, held, step))
 
 
-def _unseen_launches(whole: Fit, held: Outside, elsewhere: Elsewhere) -> dict[str, float]:
+def _elsewhere(
+    whole: Fit, held: Outside, kin: NDArray[np.int64], voices: NDArray[np.int64], progress: Progress | None
+) -> Elsewhere:
+    """Every run as a fit without its kin predicts it, beside how wide an interval a scale without its kin gives it.
+
+    Shapes:  ``kin`` and ``voices`` over the runs.
+    Holds:   kin that are all runs are judged by their own scale.
+    """
+    left_out, _ = outside(whole, kin, progress)
+    features, known_to = features_of(whole, left_out), dict[tuple[str, str], set[int]]()
+    for each, feature in zip(kin, features, strict=True):
+        for name in (SIZE, GROUP, FRAMEWORK):
+            known_to.setdefault((name, feature[name]), set()).add(int(each))
+
+    def masked(feature: Mapping[str, str]) -> Mapping[str, str]:
+        new = tuple(name for name in (SIZE, GROUP, FRAMEWORK) if len(known_to[name, feature[name]]) == 1)
+        return {name: OTHER if new and name.startswith(new) else value for name, value in feature.items()}
+
+    usual, own, weights = held.residuals(whole)[0], features_of(whole, held), np.square(whole.weight)
+    scores, known = np.abs(left_out.residuals(whole)[0]), np.isfinite(usual)
+    for each in np.unique(kin[known]):
+        members = known & (kin == each)
+        others = np.flatnonzero(known & ~members) if (known & ~members).any() else np.flatnonzero(known)
+        scale = fit_scale(usual[others], [own[index] for index in others], weights[others])
+        scores[members] /= [scale.half_width(features[index]) for index in np.flatnonzero(members)]
+    return Elsewhere(scores=scores, features=[masked(feature) for feature in features], weights=weights, voices=voices)
+
+
+def _unseen_launches(whole: Fit, held: Outside, elsewhere: Mapping[str, Elsewhere]) -> dict[str, float]:
     """The effect of each kind of launch but the usual one by which a fit and a scale without it would have held nine of ten.
 
         effect = log(q(|r|) / q), at least 0;   q(|r|) the quantile of 0.9 of |r| over the others' scale without effects of launches
@@ -229,7 +263,7 @@ def _unseen_launches(whole: Fit, held: Outside, elsewhere: Elsewhere) -> dict[st
         without = whole.pool.multipliers(refit(whole, kinds != name))
         residual = whole.runs.log_step - whole.runs.predict(without, whole.ceilings, members).step
         scale = fit_scale(
-            usual[others], [features[index] for index in others], weights[others], elsewhere=elsewhere.of(kinds != name)
+            usual[others], [features[index] for index in others], weights[others], elsewhere=_of(elsewhere, kinds != name)
         )
         plain = scale.over([each for each in scale.effects if each != LAUNCH])
         scores = np.array([abs(residual[index]) / plain.spread(features[index]) for index in np.flatnonzero(members)])

@@ -26,64 +26,67 @@ RIDGE = 4.0
 """Weight of the pull of an effect to nought, in runs."""
 GROUP_RUNS = 15.0
 """Runs at which a group's own quantile weighs as much as the shared one."""
+LEVEL = 0.9
+"""Level whose intervals runs of the unseen are to lie in."""
 LEAST_P = 1e-6
 """No probability is nearer to 0 or 1: one odd run must not decide."""
-GROUP, FRAMEWORK, LAUNCH = "cell", "framework", "launch"
-"""The feature whose values get a quantile of their own, as far as they have runs; the one of kin; the one that says how a run is
-launched."""
+SIZE, GROUP, FRAMEWORK, LAUNCH = "size", "cell", "framework", "launch"
+"""The number of devices of a cell; the feature whose values get a quantile of their own, as far as they have runs; the one of kin;
+the one that says how a run is launched."""
 
 
 class Elsewhere(Value, frozen=True, kw_only=True):
-    """Runs as fits without their whole source predict them: how a run of somebody whom nobody knows is predicted."""
+    """Runs as fits without all their kin predict them, their whole source or all runs of as many devices."""
 
-    residuals: Floats
-    """log(measured / predicted); NaN where nothing was measured."""
+    scores: Floats
+    """|log(measured / predicted)| over the half-width of 0.9 of a scale that has not seen the kin either; NaN where nothing was
+    measured."""
     features: Sequence[Mapping[str, str]]
-    """With ``*`` for a framework and a cell that no other source has."""
+    """With ``*`` for values that the fit without the kin has no run of."""
     weights: Floats
-    sources: NDArray[np.str_]
+    voices: NDArray[np.int64]
+    """Number of what counts as one, whatever the number of its runs: a source, a configuration."""
 
     def of(self, use: NDArray[np.bool_]) -> Elsewhere:
         """The measured ones of some runs."""
-        chosen = np.flatnonzero(use & np.isfinite(self.residuals))
+        chosen = np.flatnonzero(use & np.isfinite(self.scores))
         return Elsewhere(
-            residuals=self.residuals[chosen], features=[self.features[int(index)] for index in chosen],
-            weights=self.weights[chosen], sources=self.sources[chosen],
+            scores=self.scores[chosen], features=[self.features[int(index)] for index in chosen],
+            weights=self.weights[chosen], voices=self.voices[chosen],
         )
 
 
 class Unseen(Value, frozen=True, kw_only=True):
     """What says how much wider intervals of the step are of what no run had."""
 
-    step: Elsewhere
+    step: Mapping[str, Elsewhere]
+    """Feature -> runs whose value of it a fit had not seen, coarser features last."""
     launch: Mapping[str, float] = field(default_factory=dict)
     """Effect of a kind of launch: how such runs were predicted by a fit without any of them."""
 
 
 def fit_scale(
-    residuals: Floats, features: Sequence[Mapping[str, str]], weights: Floats, *, elsewhere: Elsewhere | None = None,
-    launches: Mapping[str, float] | None = None,
+    residuals: Floats, features: Sequence[Mapping[str, str]], weights: Floats, *,
+    elsewhere: Mapping[str, Elsewhere] | None = None, launches: Mapping[str, float] | None = None,
 ) -> Scale:
     """The width of intervals by regime.
 
         log |r| = base + sum of effects + noise   (ridge regression);   q(level) = conformal quantile of |r| / exp(...)
         then each value of ``cell`` is moved towards its own quantile by n / (n + n0)
-        and each effect of a cell and of a framework to (n effect + n0 unseen) / (n + n0), where that is more
+        then each feature of ``elsewhere`` gets the variance of what its unseen values have in common (``shift``)
 
-    Symbols: r log(measured / predicted) out of fold; unseen the effect of a cell, and beyond it of a framework, without runs
-             (``unseen_effect`` of ``elsewhere``; nought without it); ``launches`` those of kinds of launch without runs.
+    Symbols: r log(measured / predicted) out of fold; ``launches`` effects of kinds of launch without runs.
     Shapes:  one residual, mapping and weight per run.
-    Holds:   runs of one configuration share a weight of one. A cell of few runs is nearly as little known as one without:
-             five runs of one source that agree say nothing about the next source.
+    Holds:   runs of one configuration share a weight of one.
     Source:  split conformal with a scale model (locally weighted): Lei et al. 2018, section 5.2; groups as in Mondrian conformal.
     """
-    names = sorted({name for feature in features for name in feature})
+    names = sorted({name for feature in features for name in feature} - {SIZE})
     columns = [(name, value) for name in names for value in sorted({feature[name] for feature in features})]
     place = {column: index for index, column in enumerate(columns)}
     design = np.zeros((len(residuals), len(columns)))
     for row, feature in enumerate(features):
-        for name, value in feature.items():
-            design[row, place[name, value]] = 1.0
+        for name in names:
+            design[row, place[name, feature[name]]] = 1.0
     size = np.log(np.maximum(np.abs(residuals), LEAST))
     base = float(np.average(size, weights=weights))
     weighted = design * weights[:, None]
@@ -100,37 +103,43 @@ def fit_scale(
         scores[members] *= math.exp(-move)
     for name in names:
         fitted[name][OTHER] = max(0.0, *fitted[name].values()) / 2.0
-        if name.startswith((FRAMEWORK, GROUP)):  # what has no runs has its own effect, once
+        if name.startswith((FRAMEWORK, GROUP)):  # what has no runs is wider by its shift
             fitted[name][OTHER] = 0.0
     if LAUNCH in fitted:
         fitted[LAUNCH] = {**(launches or {}), **fitted[LAUNCH]}
     quantiles = {f"{level:g}": round(conformal_quantile(scores, weights, level), 4) for level in LEVELS}
-    for name in (GROUP, FRAMEWORK):  # a framework without runs has no cell with runs either: its own effect comes on top
-        known = Scale(base=base, effects=fitted, quantiles=quantiles)
-        unseen = 0.0 if elsewhere is None else unseen_effect(known, elsewhere, name)
-        for value, effect in fitted[name].items():
-            count = float(weights[[feature[name] == value for feature in features]].sum())
-            fitted[name][value] = max(effect, (count * effect + GROUP_RUNS * unseen) / (count + GROUP_RUNS))
     rounded = {name: {key: round(each, 4) for key, each in values.items()} for name, values in fitted.items()}
-    return Scale(base=base, effects=rounded, quantiles=quantiles)
+    scale = Scale(base=base, effects=rounded, quantiles=quantiles)
+    for name, runs in (elsewhere or {}).items():
+        counts: dict[str, float] = {}
+        for feature, weight in zip(features, weights, strict=True):
+            counts[feature[name]] = counts.get(feature[name], 0.0) + float(weight)
+        rounded_counts = {value: round(count, 2) for value, count in sorted(counts.items())}
+        u = round(shift(runs, name, scale.shifts), 4)
+        scale = replace(scale, shifts={**scale.shifts, name: u}, runs={**scale.runs, name: rounded_counts})
+    return scale
 
 
-def unseen_effect(scale: Scale, elsewhere: Elsewhere, name: str) -> float:
-    """The effect by which a scale holds nine of ten runs whose value of a feature no other source has.
+def shift(elsewhere: Elsewhere, name: str, known: Mapping[str, float]) -> float:
+    """The variance of what runs of an unseen value have in common, by which a scale holds nine of ten of them.
 
-        effect = log(q(|r| / scale) / q),   at least 0;   q(...) the quantile of 0.9, every source one voice
+        u = Q(z^2 - 1 - sum of ``known`` over the features that are unseen, too),   at least 0
 
-    Shapes:  a number; 0 where each value is one of several sources.
+    Symbols: z the scores; Q the quantile of 0.9, every voice alike.
+    Shapes:  a number; 0 where no fit lacked a value.
     Holds:   a source's runs share its voice whatever their number: what one cluster with a thousand runs does not say of the next.
+             A number of devices is new only where the cell is known.
     """
-    chosen = [index for index, feature in enumerate(elsewhere.features) if feature.get(name) == OTHER]
+    chosen = [
+        index for index, feature in enumerate(elsewhere.features)
+        if feature.get(name) == OTHER and not (name == SIZE and feature.get(GROUP) == OTHER)
+    ]
     if not chosen:
         return 0.0
-    scores = np.array([abs(elsewhere.residuals[index]) / scale.spread(elsewhere.features[index]) for index in chosen])
-    weights, sources = elsewhere.weights[chosen], elsewhere.sources[chosen]
-    for source in np.unique(sources):
-        weights[sources == source] /= weights[sources == source].sum()
-    return max(0.0, math.log(max(weighted_quantile(scores, weights, 0.9), 1e-3) / scale.quantiles["0.9"]))
+    already = [sum(u for each, u in known.items() if elsewhere.features[index].get(each) == OTHER) for index in chosen]
+    wanted = np.square(elsewhere.scores[chosen]) - 1.0 - np.array(already)
+    weights, voices = elsewhere.weights[chosen], elsewhere.voices[chosen]
+    return max(0.0, weighted_quantile(wanted, weights / np.bincount(voices, weights=weights)[voices], LEVEL))
 
 
 def group_move(scores: Floats, weights: Floats, shared: float) -> float:
