@@ -45,13 +45,18 @@ def meant(option: str, known: frozenset[str]) -> str:
     "; it is '--device' here"
     >>> meant("--tensor_parallel_size", frozenset({"--pin"}))
     "; it is '--pin tp=N' here"
+    >>> meant("--tensor-parallel-size", frozenset({"--layout"}))
+    "; it is part of the layout here, as in --layout 'tpN ...'"
     """
     word = option.lstrip("-").replace("_", "-").lower()
     ours = [name for name, others in OPTIONS.items() if word in others and name in known]
-    pins = {knob: "full" if knob == "recompute" else "N" for knob, others in KNOBS.items() if word in others and "--pin" in known}
-    ours += [f"--pin {knob}={value}" for knob, value in pins.items()]
+    values = {knob: "=full" if knob == "recompute" else "N" for knob, others in KNOBS.items() if word in others}
+    if "--pin" in known:
+        ours += [f"--pin {knob}={value.lstrip('=')}" for knob, value in values.items()]
     if ours:
         return f"; it is {ours[0]!r} here"
+    if values and "--layout" in known:
+        return f"; it is part of the layout here, as in --layout '{''.join(*values.items())} ...'"
     return "; the model is named without an option, right after the verb" if word in MODEL and known & {"--sequence"} else ""
 
 
