@@ -100,7 +100,7 @@ def escaping(cache: Path) -> list[Escaping]:
     left_out = LeftOut(cache)
 
     def found() -> list[Escaping]:
-        (_, held), case_of = left_out.fit, predictor_of(calibration_table("shipped"))
+        (_, held, _), case_of = left_out.fit, predictor_of(calibration_table("shipped"))
         rows = []
         for index, run in enumerate(left_out.runs):
             if run.step_s and run.case.implementation.message_handshake and run.layout.pipeline_parallel > 1:
