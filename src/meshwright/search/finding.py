@@ -147,7 +147,7 @@ def _filled(pool: Finalists, counts: Counts | None = None, progress: Progress | 
     if grid is not None:
         for rows in grid.rows(progress):
             pool.add(rows)
-        pool.ground = grid.ground()
+        pool.grid = grid
     return pool
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from meshwright.domain.case import Case
     from meshwright.domain.layout import Overlap
     from meshwright.estimate.stages import StageInputs, Treated
-    from meshwright.search.legal_grid import Legal
+    from meshwright.search.legal_grid import Legal, Pairs
     from meshwright.search.space import Space
 
     Ints = NDArray[np.int64]
@@ -54,19 +54,19 @@ class Work(Struct, frozen=True, kw_only=True):
     """The others, for each treatment and key: columns treatment by treatment."""
     keys: int
     key: Ints
-    """Of every pair."""
+    """Of every pair that was asked about."""
     whole_s: Floats
     """All layers and both ends, forward and backward, ``[treatment, key]``."""
 
     def take(self, pair: Ints, treatment: Ints) -> StageInputs:
-        """The inputs of pairs under treatments by their codes; each has that one alone."""
+        """The inputs of pairs, by their places among those asked about, under treatments by their codes: each has one alone."""
         key = self.key[pair]
         return treated_as(self.shared.take(key), self.treated.take(treatment * self.keys + key))
 
 
-def work_of(space: Space, legal: Legal, settings: Settings) -> Work:
-    """The table of a grid; layers know neither schedule nor stages nor replicas, but for how a hop crosses domains."""
-    mesh, pairs = legal.mesh, legal.pairs
+def work_of(space: Space, legal: Legal, settings: Settings, pairs: Pairs) -> Work:
+    """The table of some pairs; layers know neither schedule nor stages nor replicas, but for how a hop crosses domains."""
+    mesh = legal.mesh
     degrees = np.stack([mesh[name] for name in ("tp", "cp", "ep", "etp")])
     stage = array(mesh["tp"] * mesh["cp"] * mesh["dp"])
     crosses = np.unique(crossing(stage, array(mesh["pp"]), space.case.cluster), return_inverse=True)[1]
