@@ -20,7 +20,7 @@ from meshwright.frameworks import framework
 from meshwright.search.finalists import Finalists
 from meshwright.search.grid import Counts, open_grid
 from meshwright.search.grid_bounds import sequence_at_least_s
-from meshwright.search.grid_tables import settings_for, work_of
+from meshwright.search.grid_tables import keyed, settings_for, work_of
 from meshwright.search.legal_grid import legal_layouts
 from meshwright.search.space import make_space, parse_pins
 from strategies import EVERYTHING, cases, small_case
@@ -34,9 +34,10 @@ def _shares(space, overlap):
     if legal is None or not len(legal.pairs.mesh):
         return None
     settings = settings_for(space, space.schedules[0], overlap)
-    work = work_of(space, legal, settings, legal.pairs)
+    known = keyed(space, legal)
+    work = work_of(space, known, settings, legal.pairs)
     sizes = np.array(space.microbatches)[legal.pairs.place]
-    return work.whole_s[:, work.key] / (sequence_at_least_s(space, legal, settings)[:, legal.pairs.mesh] * sizes)
+    return work.whole_s[:, work.key] / (sequence_at_least_s(space, known, settings)[:, legal.pairs.mesh] * sizes)
 
 
 @given(cases(), st.sampled_from(EVERYTHING.context_kinds), st.sampled_from(((), (1, 2, 3), (2, 8))))

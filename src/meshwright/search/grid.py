@@ -22,7 +22,7 @@ from meshwright.estimate.stages import stage_costs
 from meshwright.perf.arrays import take as take_record
 from meshwright.search.grid_bounds import Bounds
 from meshwright.search.grid_rows import Bar, Level, Piece, Rows, Turn
-from meshwright.search.grid_tables import settings_for, states_of, work_of
+from meshwright.search.grid_tables import settings_for, states_of
 from meshwright.search.legal_grid import Counts, legal_layouts, sequence_parallel
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ class Grid:
     @cached_property
     def work(self) -> Work:
         """What micro-batches cost where all are asked about; made when the first is: where no states fit none is."""
-        return work_of(self.space, self.legal, self.settings[0], self.legal.pairs)
+        return self.bounds.work(self.legal.pairs)
 
     def blocks(self) -> Iterator[Ints]:
         """Meshes block by block; under a bar those that promise most come first."""
@@ -181,7 +181,7 @@ class Grid:
         """Some meshes of a block, with what their micro-batches cost, as far as these still matter."""
         number, place = self._pairs_of(meshes[own]), np.repeat(own, self._sizes(meshes[own]))
         pairs = self.legal.pairs.where(number)
-        work = work_of(self.space, self.legal, self.settings[0], pairs)
+        work = self.bounds.work(pairs)
         least_s = self.bounds.of_pairs_s(work, pairs, self.treatments)
         assert self.bar is not None
         left = np.asarray(~self.bar.beyond(least_s, np.broadcast_to(room[place], least_s.shape)).all(axis=0))

@@ -11,14 +11,14 @@ from msgspec import structs
 
 from meshwright.estimate.combine import straggler_ratio
 from meshwright.estimate.degrees import Degrees
-from meshwright.search.grid_tables import work_of
+from meshwright.search.grid_tables import keyed, work_of
 from meshwright.search.legal_grid import Pairs, take
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from meshwright.estimate.costs import Settings
-    from meshwright.search.grid_tables import Work
+    from meshwright.search.grid_tables import Keyed, Work
     from meshwright.search.legal_grid import Legal
     from meshwright.search.space import Space
 
@@ -29,7 +29,7 @@ ROUNDING = 1.0 - 1e-9
 """A lower bound is a sum in another order than what it bounds."""
 
 
-def sequence_at_least_s(space: Space, legal: Legal, settings: Settings) -> Floats:
+def sequence_at_least_s(space: Space, known: Keyed, settings: Settings) -> Floats:
     """Lower bound of what all layers and both ends take for one sequence, whatever the micro-batch: its share of a micro-batch of
     which every other one is a part.
 
@@ -39,10 +39,10 @@ def sequence_at_least_s(space: Space, legal: Legal, settings: Settings) -> Float
              cluster's own profile measured.
     Source:  ``tests/search/test_sequence_at_least.py``.
     """
-    meshes, largest = len(legal.mesh["tp"]), math.lcm(*space.microbatches)
+    meshes, largest = len(known.key), math.lcm(*space.microbatches)
     every, none = np.arange(meshes), np.zeros(meshes, dtype=np.int64)
     pairs = Pairs(mesh=every, place=none, num_microbatches=none, pipeline=none)
-    work = work_of(structs.replace(space, microbatches=(largest,)), legal, settings, pairs)
+    work = work_of(structs.replace(space, microbatches=(largest,)), known, settings, pairs)
     return np.asarray(work.whole_s[:, work.key] / largest)
 
 
@@ -57,6 +57,15 @@ class Bounds:
         """What stragglers add to every step, rounded down."""
 
     @cached_property
+    def known(self) -> Keyed:
+        """The meshes by what layers know of them."""
+        return keyed(self.space, self.legal)
+
+    def work(self, pairs: Pairs) -> Work:
+        """What micro-batches of pairs cost."""
+        return work_of(self.space, self.known, self.settings, pairs)
+
+    @cached_property
     def of_meshes_s(self) -> Floats:
         """Of all layouts of a mesh: the mean stage of a pipeline is not the busiest, and no micro-batch does more than its share of
         the largest.
@@ -68,12 +77,12 @@ class Bounds:
             return self._of_every_pair_s()
         mesh = self.legal.mesh
         share = self.space.case.batch.global_batch_sequences * self.delay / (mesh["dp"] * mesh["pp"])
-        return np.asarray(sequence_at_least_s(self.space, self.legal, self.settings) * share)
+        return np.asarray(sequence_at_least_s(self.space, self.known, self.settings) * share)
 
     def _of_every_pair_s(self) -> Floats:
         """The same from all micro-batches, where what was measured follows no law of its own."""
         pairs, meshes = self.legal.pairs, np.arange(len(self.legal.mesh["tp"]))
-        work = work_of(self.space, self.legal, self.settings, pairs)
+        work = self.work(pairs)
         found = np.full((len(work.whole_s), len(meshes)), np.inf)
         used, first = np.unique(pairs.mesh, return_index=True)
         found[:, used] = np.minimum.reduceat(self.of_pairs_s(work, pairs, np.arange(len(found))), first, axis=1)
