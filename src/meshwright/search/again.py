@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from meshwright.search.finalists import Candidate
     from meshwright.search.grid import Bools, Floats
+    from meshwright.search.grid_rows import Knobs
     from meshwright.search.legal_grid import Legal
     from meshwright.search.space import Space
 
@@ -36,7 +37,7 @@ class _Bar(Struct, frozen=True):
     pool: Finalists
     latest_s: float
 
-    def beyond(self, step_s: Floats, reserved_bytes: Floats, *, exactly: bool = False) -> Bools:
+    def beyond(self, step_s: Floats, reserved_bytes: Floats, _: Knobs | None = None, /, *, exactly: bool = False) -> Bools:
         """Whether no layout matters that takes at least so long and needs at least so much."""
         return self.pool.beyond(step_s, reserved_bytes, exactly=exactly) | (step_s > self.latest_s)
 

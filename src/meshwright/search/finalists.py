@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from meshwright.domain.layout import Schedule
     from meshwright.domain.uncertainty import FitCurve
     from meshwright.search.grid import Bools, Floats, Grid, Ints, Rows
+    from meshwright.search.grid_rows import Knobs
     from meshwright.search.result import Objective
     from meshwright.search.space import Pins, Space
 
@@ -121,7 +122,7 @@ class Finalists:
         if self.front_wanted:
             self._add_front(rows, fits)
 
-    def beyond(self, step_s: Floats, reserved_bytes: Floats, *, exactly: bool = False) -> Bools:
+    def beyond(self, step_s: Floats, reserved_bytes: Floats, _: Knobs | None = None, /, *, exactly: bool = False) -> Bools:
         """Whether no layout is kept that takes at least so long and needs at least (or ``exactly``) so much.
 
         Holds:   a layout is expected to take no less than its step, and over the memory no less than that over the probability at

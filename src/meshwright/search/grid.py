@@ -21,7 +21,7 @@ from meshwright.estimate.split import take_columns
 from meshwright.estimate.stages import stage_costs
 from meshwright.perf.arrays import take as take_record
 from meshwright.search.grid_bounds import Bounds
-from meshwright.search.grid_rows import Bar, Level, Piece, Rows, Turn
+from meshwright.search.grid_rows import Bar, Knobs, Level, Piece, Rows, Turn
 from meshwright.search.grid_tables import settings_for, states_of
 from meshwright.search.legal_grid import Counts, legal_layouts, sequence_parallel
 
@@ -90,6 +90,7 @@ class Grid:
         self.settings = [settings_for(space, schedule, overlap) for schedule in space.schedules]
         self.chunks, self.sizes = np.array(space.chunks, dtype=np.int64), np.array(space.microbatches, dtype=np.int64)
         self.treatments = np.array(space.codes, dtype=np.int64)
+        self.stages = np.array([each.stage for each in space.shard_options], dtype=np.int64)
         self.bounds = Bounds(space, legal, self.settings[0])
         self.digits = _worth(
             len(space.schedules), len(space.recomputes), len(legal.pairs.mesh), len(space.chunks), len(space.shard_options)
@@ -164,14 +165,15 @@ class Grid:
             number = self._pairs_of(meshes)
             yield Turn(
                 number=number, pairs=self.legal.pairs.where(number), place=np.repeat(np.arange(len(meshes)), self._sizes(meshes)),
-                work=structs.replace(self.work, key=self.work.key[number]), least_s=None,
+                knobs=None, work=structs.replace(self.work, key=self.work.key[number]), least_s=None,
             )
             return
         room = np.min([each.room.min(axis=1) for each in levels], axis=0)
         least_s, treatments = self.bounds.of_meshes_s[self.treatments][:, meshes], len(self.treatments)
         left, size = np.arange(len(meshes)), max(1, FIRST_PAIRS // max(1, len(self.space.microbatches)))
         while len(left):
-            late = self.bar.beyond(least_s[:, left], np.broadcast_to(room[left], (treatments, len(left))))
+            needed = np.broadcast_to(room[left], (treatments, len(left)))
+            late = self.bar.beyond(least_s[:, left], needed, self._knobs(meshes[left], self.treatments[:, None]))
             left = left[~late.all(axis=0)]
             own, left, size = left[:size], left[size:], min(self.per_block, 2 * size)
             if len(own):
@@ -184,10 +186,22 @@ class Grid:
         work = self.bounds.work(pairs)
         least_s = self.bounds.of_pairs_s(work, pairs, self.treatments)
         assert self.bar is not None
-        left = np.asarray(~self.bar.beyond(least_s, np.broadcast_to(room[place], least_s.shape)).all(axis=0))
+        knobs = self._knobs(pairs.mesh, self.treatments[:, None], mb=self.sizes[pairs.place])
+        left = np.asarray(~self.bar.beyond(least_s, np.broadcast_to(room[place], least_s.shape), knobs).all(axis=0))
+        pairs = pairs.where(left)
         return Turn(
-            number=number[left], pairs=pairs.where(left), place=place[left], work=structs.replace(work, key=work.key[left]),
-            least_s=least_s[:, left],
+            number=number[left], pairs=pairs, place=place[left], work=structs.replace(work, key=work.key[left]),
+            least_s=least_s[:, left], knobs=self._knobs(pairs.mesh, self.treatments[:, None], mb=self.sizes[pairs.place]),
+        )
+
+    def _knobs(self, at: Ints, treatment: Ints, mb: Ints | None = None, vp: Ints | None = None) -> Knobs:
+        """Knobs of layouts on some meshes whose sharding is open, and so may be their chunks and micro-batch."""
+        ahead = (1,) * np.broadcast(at, treatment).ndim
+        return Knobs(
+            meshes=self.legal.mesh, at=at, treatment=treatment, zero=self.stages.reshape(-1, *ahead),
+            able=self.legal.shardings[at].T.reshape(len(self.stages), *ahead[1:], len(at)),
+            vp=self.chunks.reshape(-1, 1, *ahead) if vp is None else vp,
+            mb=self.sizes.reshape(-1, 1, 1, *ahead) if mb is None else mb,
         )
 
     def _level(self, number: int, meshes: Ints) -> Level | None:
@@ -229,7 +243,7 @@ class Grid:
         shapes, room = states.shape[turn.place], level.room[turn.place]
         wanted = allowed & np.isfinite(room)
         if self.bar is not None and least_s is not None:
-            wanted &= ~self.bar.beyond(least_s, np.broadcast_to(room.min(axis=1), least_s.shape))[:, :, None]
+            wanted &= ~self.bar.beyond(least_s, np.broadcast_to(room.min(axis=1), least_s.shape), turn.knobs)[:, :, None]
         treatment, pair, chunk = np.nonzero(wanted)
         if self.bar is not None and least_s is not None:
             own_s = least_s[treatment, pair]
@@ -244,7 +258,9 @@ class Grid:
             own, shape = pair[part], shapes[pair[part], chunk[part]]
             piece = Piece(pair=own, treatment=self.treatments[treatment[part]], chunk=chunk[part], shape=shape)
             if self.bar is not None:
-                piece = piece.where(~self.bar.beyond(own_s[part], room[own, chunk[part]]))
+                at, mb = turn.pairs.mesh[own], self.sizes[turn.pairs.place[own]]
+                knobs = self._knobs(at, piece.treatment, mb, self.chunks[piece.chunk])
+                piece = piece.where(~self.bar.beyond(own_s[part], room[own, chunk[part]], knobs))
             if len(piece.pair):
                 rows = self._of_piece(level, turn, piece)
                 if rows is not None:
@@ -263,7 +279,12 @@ class Grid:
         least_s: Floats | None = None
         if self.bar is not None:
             least_s = (pipeline.through_s[:, None] + states.apart_s[number_of]) * self.bounds.delay
-            alive = alive & ~self.bar.beyond(least_s, states.fullest[number_of])
+            mb = self.sizes[pairs.place[piece.pair]]
+            knobs = Knobs(
+                meshes=self.legal.mesh, at=at[:, None], mb=mb[:, None], vp=vp[:, None], zero=self.stages,
+                treatment=piece.treatment[:, None],
+            )
+            alive = alive & ~self.bar.beyond(least_s, states.fullest[number_of], knobs)
             used = np.flatnonzero(alive.any(axis=1))
             if not len(used):
                 return None
@@ -280,7 +301,11 @@ class Grid:
         moving = np.maximum(dynamic.take(inner, axis=1), states.step.take(outer, axis=1))
         reserved = (states.static.take(outer, axis=1) + moving).max(axis=0)
         if self.bar is not None and least_s is not None:
-            left = np.flatnonzero(~self.bar.beyond(least_s[inner, option], reserved, exactly=True))
+            knobs = Knobs(
+                meshes=self.legal.mesh, at=at[inner], mb=self.sizes[pairs.place[piece.pair]][inner], vp=vp[inner],
+                zero=self.stages[option], treatment=piece.treatment[inner],
+            )
+            left = np.flatnonzero(~self.bar.beyond(least_s[inner, option], reserved, knobs, exactly=True))
             inner, option, outer, reserved = inner[left], option[left], outer[left], reserved[left]
         if not len(inner):
             return None

@@ -20,11 +20,35 @@ if TYPE_CHECKING:
     Bools = NDArray[np.bool_]
 
 
+class Knobs(Struct, frozen=True, kw_only=True):
+    """Knobs of layouts as columns that broadcast to their figures; the values of a knob that is open stand on an axis in front."""
+
+    meshes: dict[str, Ints]
+    """All meshes of the grid."""
+    at: Ints
+    """Which of them."""
+    mb: Ints
+    vp: Ints
+    zero: Ints
+    treatment: Ints
+    """Code: place in ``Space.recomputes``."""
+    able: Bools | None = None
+    """Whether a mesh has a sharding, where that is open."""
+
+    @property
+    def mesh(self) -> dict[str, Ints]:
+        """Degrees as columns."""
+        return take(self.meshes, self.at)
+
+
 class Bar(Protocol):
     """What a search has found already, asked whether layouts can still matter."""
 
-    def beyond(self, step_s: Floats, reserved_bytes: Floats, *, exactly: bool = False) -> Bools:
-        """Whether no layout can matter that takes at least so long and needs at least (or ``exactly``) so much."""
+    def beyond(self, step_s: Floats, reserved_bytes: Floats, of: Knobs | None = None, /, *, exactly: bool = False) -> Bools:
+        """Whether no layout can matter that takes at least so long and needs at least (or ``exactly``) so much.
+
+        ``of``: what is known of their knobs.
+        """
         ...
 
 
@@ -89,6 +113,8 @@ class Turn(Struct, frozen=True, kw_only=True):
     pairs: Pairs
     place: Ints
     """Of their meshes in the block."""
+    knobs: Knobs | None
+    """Under a bar alone."""
     work: Work
     least_s: Floats | None
     """Lower bound of the step under each treatment of the space, ``[treatment, pair]``. Under a bar alone."""
