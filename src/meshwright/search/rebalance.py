@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec.structs import replace
 
 from meshwright.domain.layout import Full, Mixed, whole
 from meshwright.estimate.certainty import expected_s
