@@ -72,7 +72,10 @@ def _largest(held: Ints) -> Ints:
         largest: Ints = held.max(axis=0, keepdims=True)
     else:
         rows = np.array(sorted(set(map(tuple, held.tolist())), reverse=True), dtype=np.int64)
-        covered = (rows[None, :, :] >= rows[:, None, :]).all(axis=2)
-        largest = rows[covered.sum(axis=1) == 1]
+        totals, left, kept = rows.sum(axis=1), np.arange(len(rows)), []
+        while left.size:  # nothing that is left covers the one of the largest total
+            kept.append(left[np.argmax(totals[left])])
+            left = left[(rows[left] > rows[kept[-1]]).any(axis=1)]
+        largest = rows[np.sort(kept)]
     largest.flags.writeable = False
     return largest
