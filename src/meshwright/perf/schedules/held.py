@@ -36,6 +36,10 @@ def held_per_operation(ops: Operations, sizes: Floats, kept_for_weight: float) -
     return held
 
 
+COMPARED = 64
+"""So many vectors are compared each with each; of more those go first that one of them covers."""
+
+
 @lru_cache(maxsize=16)
 def held_vectors(order: Order, *, until_weight: bool = False) -> tuple[Ints, ...]:
     """For each stage, how many activations of each chunk it holds at once: the largest combinations over its order.
@@ -72,10 +76,11 @@ def _largest(held: Ints) -> Ints:
         largest: Ints = held.max(axis=0, keepdims=True)
     else:
         rows = np.array(sorted(set(map(tuple, held.tolist())), reverse=True), dtype=np.int64)
-        totals, left, kept = rows.sum(axis=1), np.arange(len(rows)), []
-        while left.size:  # nothing that is left covers the one of the largest total
-            kept.append(left[np.argmax(totals[left])])
+        left, kept = np.arange(len(rows)), []
+        while left.size > COMPARED:  # nothing that is left covers the one of the largest total
+            kept.append(int(left[np.argmax(rows[left].sum(axis=1))]))
             left = left[(rows[left] > rows[kept[-1]]).any(axis=1)]
-        largest = rows[np.sort(kept)]
+        covered = (rows[left][None, :, :] >= rows[left][:, None, :]).all(axis=2)
+        largest = rows[sorted([*kept, *left[covered.sum(axis=1) == 1].tolist()])]
     largest.flags.writeable = False
     return largest
