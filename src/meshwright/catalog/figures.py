@@ -7,13 +7,14 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from meshwright.errors import did_you_mean
-from meshwright.readers.structure import Converter, Reject, make_converter, record_hook
+from meshwright.readers.structure import Reject, make_converter, record_hook
 from meshwright.text import shown
 from meshwright.units import FACTORS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    import cattrs
 
 
 LARGEST = 1e24
@@ -87,16 +88,16 @@ class Provenance(NamedTuple):
 
 
 @cache
-def converter() -> Converter:
+def converter() -> cattrs.Converter:
     """The strict converter with figures in it."""
     result = make_converter()
-    result.register(
+    result.register_structure_hook_factory(
         lambda kind: isinstance(kind, type) and issubclass(kind, Figure), lambda kind: _figure_hook(kind, result)
     )
     return result
 
 
-def _figure_hook(kind: Any, result: Converter) -> Any:
+def _figure_hook(kind: Any, result: cattrs.Converter) -> Any:
     build = record_hook(kind, result)
 
     def structure_figure(value: Any, _: Any) -> Any:

@@ -1,13 +1,18 @@
-"""Plain data becomes dataclasses, strictly: no coercion, no unknown key, and every fault at once with its path."""
+"""Plain data becomes dataclasses, strictly: no coercion, no unknown key, and every fault at once with its path.
+
+cattrs does the walking; the hooks here refuse what it would convert in silence (``"4096"`` to 4096, True to 1).
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from functools import cache
-from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+
+import cattrs
+from cattrs.gen import make_dict_structure_fn
 
 from meshwright.errors import InputError, Message, did_you_mean
 from meshwright.readers.names import name_fault
@@ -15,9 +20,6 @@ from meshwright.text import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
-
-    Hook = Callable[[Any, Any], Any]
-    """A value and what it is to be -> that."""
 
 T = TypeVar("T")
 
@@ -32,7 +34,7 @@ class Reject(ValueError):
 
 
 class Several(ValueError):
-    """Faults of several items of one list or mapping, or of several fields of a record."""
+    """Faults of several items of one list or mapping."""
 
     def __init__(self, parts: list[tuple[Any, Exception]]) -> None:
         """Keep key and fault of every item."""
@@ -40,67 +42,52 @@ class Several(ValueError):
         self.parts = parts
 
 
-class Converter:
-    """Makes values of a kind from plain data, by the last hook that was registered for the kind."""
-
-    def __init__(self) -> None:
-        """A converter without hooks."""
-        self._factories: list[tuple[Callable[[Any], bool], Callable[[Any], Hook]]] = []
-        self._known: dict[Any, Hook] = {}
-
-    def register(self, wanted: Callable[[Any], bool], factory: Callable[[Any], Hook]) -> None:
-        """The hook of every kind that is wanted, made when such a kind is first asked for."""
-        self._factories.append((wanted, factory))
-        self._known.clear()
-
-    def structure(self, data: Any, kind: Any) -> Any:
-        """``data`` as ``kind``.
-
-        Errors:  ``Reject``, ``Several`` of them, or what a record says of itself when it is made.
-        """
-        if kind not in self._known:
-            self._known[kind] = self._hook(kind)
-        hook: Hook = self._known[kind]
-        return hook(data, kind)
-
-    def _hook(self, kind: Any) -> Hook:
-        for wanted, factory in reversed(self._factories):
-            if wanted(kind):
-                found: Hook = factory(kind)
-                return found
-        raise TypeError(f"no hook structures {kind}")
-
-
-def make_converter() -> Converter:
+def make_converter() -> cattrs.Converter:
     """A converter that refuses coercion, unknown keys, and text in which something hides."""
-    converter = Converter()
-    for plain, hook in {int: _integer, float: _number, str: _text, bool: _boolean, Any: _anything}.items():
-        converter.register(_is(plain), lambda _, hook=hook: hook)  # type: ignore[misc]
-    converter.register(_has_origin(Literal), lambda _: _word)
-    converter.register(is_dataclass, lambda kind: record_hook(kind, converter))
-    converter.register(_has_origin(tuple), lambda kind: _sequence(kind, converter))
-    converter.register(_has_origin(dict, Mapping), lambda kind: _mapping(kind, converter))
-    converter.register(_has_origin(Union, UnionType), lambda kind: _optional(kind, converter))
+    converter = cattrs.Converter(forbid_extra_keys=True)
+    converter.register_structure_hook(int, _integer)
+    converter.register_structure_hook(float, _number)
+    converter.register_structure_hook(str, _text)
+    converter.register_structure_hook(bool, _boolean)
+    converter.register_structure_hook_func(_has_origin(Literal), _word)
+    converter.register_structure_hook_factory(is_dataclass, lambda kind: record_hook(kind, converter))
+    converter.register_structure_hook_factory(_has_origin(tuple), lambda kind: _sequence(kind, converter))
+    converter.register_structure_hook_factory(_has_origin(dict, Mapping), lambda kind: _mapping(kind, converter))
     return converter
 
 
-def structure(converter: Converter, data: object, kind: type[T], *, where: str) -> T:
+def structure(converter: cattrs.Converter, data: object, kind: type[T], *, where: str) -> T:
     """``data`` as ``kind``, or an ``InputError`` with a message for every fault."""
     try:
-        found: T = converter.structure(data, kind)
+        return converter.structure(data, kind)
     except Exception as error:
         messages = list(faults(error, where))
         if not messages:
             raise
         raise InputError(messages) from None
-    return found
 
 
 def faults(error: BaseException, path: str) -> Iterator[Message]:
-    """Every fault inside an exception of a converter, as messages with paths."""
-    if isinstance(error, Several):
+    """Every fault inside an exception of cattrs, as messages with paths."""
+    if isinstance(error, cattrs.ClassValidationError):
+        noted, plain = error.group_exceptions()
+        for inner, note in noted:
+            if isinstance(inner, KeyError):
+                yield Message("key.missing", "is missing", {}, join(path, note.name))
+            else:
+                yield from faults(inner, join(path, note.name))
+        for inner in plain:
+            yield from faults(inner, path)
+    elif isinstance(error, Several):
         for key, inner in error.parts:
             yield from faults(inner, join(path, key))
+    elif isinstance(error, cattrs.ForbiddenExtraKeysError):
+        known = [field.name for field in fields(error.cl)]
+        for key in sorted(error.extra_fields, key=str):
+            yield Message(
+                "key.unknown", "is no known key{hint}; known: {known}",
+                {"hint": did_you_mean(str(key), known), "known": known}, join(path, key),
+            )
     elif isinstance(error, Reject):
         yield Message(error.id, error.template, error.values, path)
     elif isinstance(error, InputError):
@@ -114,18 +101,9 @@ def join(path: str, key: object) -> str:
     return f"{path}.{key}" if path else str(key)
 
 
-def _is(plain: Any) -> Callable[[Any], bool]:
-    """Whether a type is this one."""
-    return lambda kind: bool(kind == plain)
-
-
 def _has_origin(*origins: Any) -> Callable[[Any], bool]:
     """Whether a type is one of the generic types, subscripted."""
     return lambda kind: get_origin(kind) in origins
-
-
-def _anything(value: object, _: object) -> object:
-    return value
 
 
 def _integer(value: object, _: object) -> int:
@@ -186,60 +164,31 @@ def _word(value: object, kind: Any) -> object:
     return value
 
 
-class _Record(NamedTuple):
-    """A class whose values are read from mappings."""
+def record_hook(kind: Any, converter: cattrs.Converter) -> Callable[[Any, Any], Any]:
+    """Structure a dataclass from a mapping; for hooks that check the result further.
 
-    kinds: dict[str, Any]
-    """Of the fields that are read."""
-    required: frozenset[str]
-    names: list[str]
-    """Of all fields."""
+    What is right is read field by field; where anything is wrong cattrs reads it again and says every fault with its path, by a
+    function that it compiles for the class.
+    """
+    types = get_type_hints(kind)
+    known = {field.name: types[field.name] for field in fields(kind) if field.init}
 
-
-@cache
-def _record(kind: Any) -> _Record:
-    types, every = get_type_hints(kind), fields(kind)
-    return _Record(
-        kinds={field.name: types[field.name] for field in every if field.init},
-        required=frozenset(each.name for each in every if each.default is MISSING and each.default_factory is MISSING),
-        names=[field.name for field in every],
-    )
-
-
-def record_hook(kind: Any, converter: Converter) -> Hook:
-    """Structure a dataclass from a mapping; for hooks that check the result further."""
-    record = _record(kind)
+    @cache
+    def strictly() -> Callable[[Any, Any], Any]:
+        return make_dict_structure_fn(kind, converter, _cattrs_forbid_extra_keys=True)
 
     def structure_record(value: Any, _: Any) -> Any:
         if not isinstance(value, Mapping):
             raise Reject("value.mapping", "{value} stands there, keys with values are expected", value=shown(value))
-        found: dict[str, Any] = {}
-        failed: list[tuple[Any, Exception]] = []
-        for name, own in record.kinds.items():
-            try:
-                if name in value:
-                    found[name] = converter.structure(value[name], own)
-                elif name in record.required:
-                    raise Reject("key.missing", "is missing")  # noqa: TRY301
-            except Exception as error:
-                failed.append((name, error))
-        for key in sorted((key for key in value if key not in record.kinds), key=str):
-            hint = did_you_mean(str(key), record.names)
-            failed.append((key, Reject("key.unknown", "is no known key{hint}; known: {known}", hint=hint, known=record.names)))
-        if failed:
-            raise Several(failed)
-        return kind(**found)
+        try:
+            return kind(**{key: converter.structure(item, known[key]) for key, item in value.items()})
+        except Exception:
+            return strictly()(value, kind)
 
     return structure_record
 
 
-def _optional(kind: Any, converter: Converter) -> Hook:
-    """``X | None``."""
-    (inner,) = (each for each in get_args(kind) if each is not NoneType)
-    return lambda value, _: None if value is None else converter.structure(value, inner)
-
-
-def _sequence(kind: Any, converter: Converter) -> Hook:
+def _sequence(kind: Any, converter: cattrs.Converter) -> Callable[[Any, Any], Any]:
     """``tuple[X, ...]`` from a list only: text would be taken apart letter by letter."""
     item_kind = get_args(kind)[0]
 
@@ -251,7 +200,7 @@ def _sequence(kind: Any, converter: Converter) -> Hook:
     return structure_sequence
 
 
-def _mapping(kind: Any, converter: Converter) -> Hook:
+def _mapping(kind: Any, converter: cattrs.Converter) -> Callable[[Any, Any], Any]:
     """``Mapping[str, X]`` from a mapping."""
     item_kind = get_args(kind)[1]
 
@@ -264,7 +213,7 @@ def _mapping(kind: Any, converter: Converter) -> Hook:
 
 
 def _items(
-    items: Iterable[tuple[Any, object]], kind: Any, converter: Converter, check: Callable[[Any], Any] = lambda key: key
+    items: Iterable[tuple[Any, object]], kind: Any, converter: cattrs.Converter, check: Callable[[Any], Any] = lambda key: key
 ) -> dict[Any, Any]:
     result: dict[Any, Any] = {}
     failed: list[tuple[Any, Exception]] = []

@@ -66,7 +66,7 @@ class Conventions(Value, frozen=True, kw_only=True):
 def conventions() -> Conventions:
     """All conventions; what a rule sets are fields of ``Said``."""
     converter = make_converter()
-    converter.register(lambda kind: bool(kind == re.Pattern[str]), lambda _: lambda text, _: re.compile(text, re.IGNORECASE))
+    converter.register_structure_hook_func(lambda kind: kind == re.Pattern[str], lambda text, _: re.compile(text, re.IGNORECASE))
     found = structure(converter, load_shipped(FILE), Conventions, where=FILE.name)
     rules = []
     for number, rule in enumerate(found.rules):
