@@ -28,18 +28,21 @@ CONTRACT = [
 ]
 
 
+def _forget() -> None:
+    for each in (package._registry, package.plugins, frameworks):
+        each.cache_clear()
+
+
 @pytest.fixture
 def fresh(monkeypatch):
     """A registry that is read anew, with the given entry points."""
 
     def read(*points: EntryPoint) -> None:
         monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: points)
-        package._registry.cache_clear()
-        frameworks.cache_clear()
+        _forget()
 
     yield read
-    package._registry.cache_clear()
-    frameworks.cache_clear()
+    _forget()
 
 
 def test_all_names_of_the_contract_are_known():

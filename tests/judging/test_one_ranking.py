@@ -47,7 +47,7 @@ def test_the_winner_of_a_question_is_the_one_of_least_expected_step(rows: list[t
         if part:
             steps, needs = (np.array(each) for each in zip(*part, strict=True))
             layouts = [Layout(num_microbatches=1 + rows.index(row)) for row in part]
-            pool.add(part, steps, steps, needs * CASE.capacity_bytes, layouts.__getitem__)  # type: ignore[arg-type]
+            pool.add(part, steps, steps, needs * CASE.capacity_bytes, np.arange(len(part)), layouts.__getitem__)  # type: ignore[arg-type]
     best = pool.answers(Layout(num_microbatches=1).overlap)["any"]
     fitting = [risked(*row) for row in rows if row[1] <= 1.0]
     assert best.fits == bool(fitting)

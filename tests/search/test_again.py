@@ -31,7 +31,7 @@ def _pool(case):
     grid = open_grid(space, Counts(rejected=Counter()), overlap=pool.overlap)
     for rows in grid.rows():
         pool.add(rows)
-    pool.ground = grid.ground()
+    pool.grid = grid
     return pool, grid
 
 
@@ -53,13 +53,13 @@ def test_nothing_is_asked_that_is_late_even_if_it_recomputes_nothing():
     """Every layout of the pairs that are left out is late, whatever it recomputes."""
     case = small_case("qwen3-30b-a3b", layers=8, devices=16, batch=32, sequence=4096)
     pool, grid = _pool(case)
-    latest_s = float(np.median(pool.ground.least_s))
-    kept = pool.ground.within(pool.space, latest_s)
+    latest_s = float(np.median(grid.early()))
+    kept = grid.within(pool.space, latest_s)
     early = {
         (*(int(kept.mesh[name][mesh]) for name in ("tp", "cp", "pp", "dp", "ep", "etp")), int(place))
         for mesh, place in zip(kept.pairs.mesh, kept.pairs.place, strict=True)
     }
-    assert 0 < len(early) < len(pool.ground.least_s)
+    assert 0 < len(early) < len(grid.early())
     slowest = Counter()
     for rows in grid.rows():
         places = np.searchsorted(np.array(pool.space.microbatches), rows.mb)

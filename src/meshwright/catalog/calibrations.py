@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
@@ -131,6 +130,8 @@ def held_out_tables(digest: str) -> tuple[CalibrationTable, ...]:
 def held_out_provenance(digest: str) -> dict[str, str]:
     """What a fit without a fold was made from."""
     said = json.dumps([plain(each) for each in freedoms()], sort_keys=True)
+    import hashlib  # loads OpenSSL, and only who fits or checks a calibration asks
+
     return {"corpus": f"sha256 {digest}", "freedoms": f"sha256 {hashlib.sha256(said.encode()).hexdigest()}"}
 
 

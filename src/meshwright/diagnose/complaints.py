@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,5 +26,5 @@ class Complaint:
 @cache
 def complaints() -> dict[str, Complaint]:
     """Sign -> what it means; signs that are no findings are not in it."""
-    loaded: Any = load_shipped(Path(str(files("meshwright.diagnose"))) / "complaints.yaml")
+    loaded: Any = load_shipped(Path(__file__).with_name("complaints.yaml"))
     return {id_: Complaint(**row) for id_, row in loaded.items()}

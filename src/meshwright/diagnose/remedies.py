@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 @cache
 def _table() -> dict[str, list[dict[str, str]]]:
     """Finding -> remedies, the first first: ``says`` in words, ``does`` the action whose keys frameworks name."""
-    loaded = load_shipped(Path(str(files("meshwright.diagnose"))) / "remedies.yaml")
+    loaded = load_shipped(Path(__file__).with_name("remedies.yaml"))
     assert isinstance(loaded, dict)
     return loaded
 

@@ -6,7 +6,6 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from meshwright.documents.source import Document, Setting, Source
-from meshwright.documents.toml import parse_toml
 from meshwright.documents.tree import parse_json_with_comments, parse_tree
 from meshwright.errors import InputError, Message
 from meshwright.readers.safe import Twice
@@ -37,6 +36,8 @@ def open_document(path: str, text: str) -> tuple[Document, tuple[Message, ...]]:
                     {"key": key, "first": first, "line": line}, path) for key, first, line in twice
         )
     if suffix in TOML:
+        from meshwright.documents.toml import parse_toml  # tomlkit, which most files do not need
+
         return parse_toml(text, path=path), ()
     if suffix in JSON:
         document, line = parse_json_with_comments(text, path=path)

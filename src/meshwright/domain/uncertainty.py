@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 from typing import TypeAlias
 
 import numpy as np
 from msgspec import field
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from meshwright.value import Value

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from meshwright.domain import estimate as values
 from meshwright.domain.uncertainty import OTHER, WIDEST

@@ -15,7 +15,7 @@ from meshwright.estimate.costs import work_costs
 from meshwright.estimate.degrees import Degrees, columns_of
 from meshwright.estimate.evaluate import composition_of, settings_of
 from meshwright.estimate.memory import activation_memory, dynamic_bytes, static_bytes, step_bytes
-from meshwright.estimate.split import stack, treatments_of
+from meshwright.estimate.split import stack, take_columns, treatments_of
 from meshwright.estimate.stages import stage_costs, stage_inputs, stage_parameters, together, under
 from meshwright.estimate.tables import Table
 from meshwright.perf.arrays import Array, take
@@ -98,10 +98,12 @@ def _compositions(case: Case, layouts: Sequence[Layout]) -> Composition:
     """Stages of layouts as columns; layers of a treatment that a layout does not have are none."""
     keys = [_pipeline_key(layout) for layout in layouts]
     first = dict(zip(keys, layouts, strict=True))
-    once = {key: composition_of(case, layout, every_stage=False) for key, layout in first.items()}
+    found = {key: composition_of(case, layout, every_stage=False) for key, layout in first.items()}
+    once = {id(each): each for each in found.values()}  # what is composed alike is one object
+    place = {own: number for number, own in enumerate(once)}
     slots = max(len(each.counts) for each in once.values())
-    padded = {key: _padded(each, slots) for key, each in once.items()}
-    return stack([padded[key] for key in keys], len(case.model.kinds))
+    stacked = stack([_padded(each, slots) for each in once.values()], len(case.model.kinds))
+    return take_columns(stacked, np.array([place[id(found[key])] for key in keys]))
 
 
 def _padded(composition: Composition, slots: int) -> Composition:

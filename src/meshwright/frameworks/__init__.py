@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING
 
 from meshwright.errors import fault, nearest
 from meshwright.frameworks.base import File, Framework, Limit, Options
+from meshwright.frameworks.tables import table_keys
 from meshwright.registry import Registry
 from meshwright.text import kind
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
     from importlib.metadata import EntryPoint
 
 __all__ = ["GROUP", "File", "Framework", "Limit", "Options", "default_for", "framework", "frameworks"]
@@ -77,19 +79,35 @@ def _place(name: str) -> str:
 @cache
 def _registry() -> Registry[Framework]:
     """Everything that loads, built-ins first; a name that is taken is not given again."""
-    from importlib.metadata import entry_points  # reads about all that is installed: not where a framework of ours is named
-
     registry = Registry[Framework]("framework")
     for name in _NAMES:
         registry.add(name, _built_in(name))
-    own = {_place(name) for name in _NAMES}
+    for found in plugins():
+        registry.add(found.name, found)
+    return registry
+
+
+@cache
+def plugins() -> tuple[Framework, ...]:
+    """Frameworks of other packages, in the order in which they are found."""
+    from importlib.metadata import entry_points  # reads about all that is installed: not where a framework of ours is named
+
+    own, known = {_place(name) for name in _NAMES}, dict.fromkeys(_NAMES)
+    several: list[Framework] = []
     for point in entry_points(group=GROUP):
         for found in () if point.value in own else _load(point):
-            if found.name in registry:
+            if found.name in known:
                 _warn("framework %r of plugin %s is skipped: the name is taken", found.name, point.value)
             else:
-                registry.add(found.name, found)
-    return registry
+                known[found.name] = None
+                several.append(found)
+    return tuple(several)
+
+
+def keys_of_all() -> Iterator[tuple[str, Collection[str]]]:
+    """Every framework that has a table of keys, with its keys; those of this package by their tables, without their adapters."""
+    yield from ((name, table_keys(name)) for name in _NAMES)
+    yield from ((found.name, found.surface().keys) for found in plugins() if found.surface is not None)
 
 
 def _load(point: EntryPoint) -> tuple[Framework, ...]:

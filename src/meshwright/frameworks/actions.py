@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 
 from meshwright.readers.safe import load_shipped
@@ -12,7 +11,7 @@ from meshwright.readers.safe import load_shipped
 
 @cache
 def _table() -> dict[str, dict[str, str]]:
-    loaded = load_shipped(Path(str(files("meshwright.frameworks"))) / "actions.yaml")
+    loaded = load_shipped(Path(__file__).with_name("actions.yaml"))
     assert isinstance(loaded, dict)
     return loaded
 

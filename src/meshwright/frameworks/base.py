@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from meshwright.documents.quoting import require_text
 from meshwright.documents.source import File, Source

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from meshwright.frameworks import framework, frameworks
+from meshwright.frameworks import framework, keys_of_all
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection
 
     from meshwright.frameworks.base import Framework
 
@@ -16,7 +16,7 @@ MOST = 0.6
 """Share of a file's keys that another framework must know for the file to be its own."""
 
 
-def knows(known: Mapping[str, object], key: str) -> bool:
+def knows(known: Collection[str], key: str) -> bool:
     """Whether a key, or a section above it, is known."""
     parts = key.split(".")
     return any(".".join(parts[:depth]) in known for depth in range(1, len(parts) + 1))
@@ -26,11 +26,9 @@ def owner_of(keys: tuple[str, ...], *, without: str = "") -> Framework | None:
     """The framework that knows most of some keys, if it is enough of them; among equals the one that knows little else."""
     best: tuple[float, float, str] = (MOST, 0.0, "")
     sections = {key.partition(".")[0] for key in keys}
-    for name in frameworks():
-        surface = framework(name).surface
-        if name == without or surface is None:
+    for name, known in keys_of_all():
+        if name == without:
             continue
-        known = surface().keys
         share = sum(knows(known, key) for key in keys) / len(keys)
         alike = sum(key.partition(".")[0] in sections for key in known) / len(known)
         best = max(best, (share, alike, name))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from meshwright.domain.layout import Full, Layout, NoRecompute, Overlap, Selective, whole
 from meshwright.search import layout_refusals

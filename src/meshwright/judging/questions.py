@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from meshwright.domain.case import Case
     from meshwright.domain.layout import Layout, Recompute
     from meshwright.search.grid import Rows
+    from meshwright.search.grid_rows import Knobs
 
 MICRO_BATCHES = (1, 2, 4, 8, 16)
 """Micro-batches that the guides speak of."""
@@ -46,8 +47,8 @@ TREATMENTS = ("none", "selective", "full")
 Question = Callable[[Columns], Any]
 
 
-def columns_of_rows(rows: Rows, batch: int) -> Columns:
-    """Rows of the grid."""
+def columns_of_rows(rows: Rows | Knobs, batch: int) -> Columns:
+    """Rows of the grid, or what is known of layouts before they are."""
     mesh: dict[str, Any] = rows.mesh
     return Columns(
         tp=mesh["tp"], cp=mesh["cp"], pp=mesh["pp"], dp=mesh["dp"], ep=mesh["ep"], etp=mesh["etp"], mb=rows.mb, vp=rows.vp,

@@ -6,7 +6,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +44,7 @@ class Rule(Value, frozen=True, kw_only=True):
 @cache
 def rules() -> tuple[Rule, ...]:
     """Those of ``signs.yaml``, in its order: of one line the first that holds counts, by identifier."""
-    document: Any = load_shipped(Path(str(files("meshwright.readers"))) / "signs.yaml")
+    document: Any = load_shipped(Path(__file__).with_name("signs.yaml"))
     return tuple(
         Rule(id=row["id"], anchor=anchor.encode(), pattern=re.compile(row["pattern"], re.IGNORECASE), ends=row.get("ends", ""),
              weight=row.get("weight", 0), generic=row.get("generic", False), example=row.get("example", ""))

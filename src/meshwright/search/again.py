@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from meshwright.search.finalists import Candidate
     from meshwright.search.grid import Bools, Floats
+    from meshwright.search.grid_rows import Knobs
     from meshwright.search.legal_grid import Legal
     from meshwright.search.space import Space
 
@@ -36,7 +37,7 @@ class _Bar(Struct, frozen=True):
     pool: Finalists
     latest_s: float
 
-    def beyond(self, step_s: Floats, reserved_bytes: Floats, *, exactly: bool = False) -> Bools:
+    def beyond(self, step_s: Floats, reserved_bytes: Floats, _: Knobs | None = None, /, *, exactly: bool = False) -> Bools:
         """Whether no layout matters that takes at least so long and needs at least so much."""
         return self.pool.beyond(step_s, reserved_bytes, exactly=exactly) | (step_s > self.latest_s)
 
@@ -51,13 +52,13 @@ def again(pool: Finalists, leaders: Sequence[Candidate]) -> list[Candidate]:
 
     Holds:   empty where the recomputation is pinned, and where memory is the objective.
     """
-    space, ground = pool.space, pool.ground
-    if ground is None or space.pins.recompute is not None or pool.objective == "memory":
+    space, grid = pool.space, pool.grid
+    if grid is None or space.pins.recompute is not None or pool.objective == "memory":
         return []
     latest_s = pool.expected_s(leaders[KEPT - 1]) if len(leaders) >= KEPT else math.inf
     sets = tuple(_sets(space))
     wider = structs.replace(space, treatments=("selective",) * len(sets), module_sets=sets)
-    legal = ground.within(wider, latest_s) if sets else None
+    legal = grid.within(wider, latest_s) if sets else None
     if legal is None:
         return []
     return _best(pool, wider, legal, latest_s, leaders)
@@ -78,10 +79,17 @@ def other_kinds(pool: Finalists, leaders: Sequence[Candidate]) -> Iterator[Candi
     for kind in context_kinds(space.case.model, space.features):
         wider = structs.replace(space, context_kind=kind)
         legal = legal_layouts(wider, Counts(rejected=Counter())) if kind != space.context_kind else None
-        if legal is not None:
-            pairs = legal.pairs.where(legal.mesh["cp"][legal.pairs.mesh] > 1)
-            if len(pairs.mesh):
-                yield from _best(pool, wider, legal.where(pairs), latest_s, leaders, keep=FIRST)
+        if legal is None:
+            continue
+        cut = legal.where(legal.pairs.where(legal.mesh["cp"][legal.pairs.mesh] > 1))
+        early = _grid(pool, wider, cut, None).until(latest_s) if len(cut.pairs.mesh) else None
+        if early is not None:
+            yield from _best(pool, wider, early, latest_s, leaders, keep=FIRST)
+
+
+def _grid(pool: Finalists, wider: Space, legal: Legal, bar: _Bar | None) -> Grid:
+    """The grid of some legal layouts; they are not counted."""
+    return Grid(wider, Counts(rejected=Counter()), legal, pool.overlap, bar, bound=True)
 
 
 def _best(
@@ -92,7 +100,7 @@ def _best(
         space=wider, overlap=pool.overlap, objective=pool.objective, capacity_bytes=pool.capacity_bytes, keep=keep,
         near_wanted=False, front_wanted=False,
     )
-    for rows in Grid(wider, Counts(rejected=Counter()), legal, pool.overlap, _Bar(found, latest_s), bound=True).rows():
+    for rows in _grid(pool, wider, legal, _Bar(found, latest_s)).rows():
         found.add(rows)
     after, known = max((each.order for each in leaders), default=0) + 1, {each.layout for each in leaders}
     return [structs.replace(each, order=after + each.order) for each in found.best if each.layout not in known]

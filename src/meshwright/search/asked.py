@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field, structs
+from msgspec.structs import replace
 
 from meshwright.domain.layout import overlapping
 from meshwright.estimate.evaluate import split_of

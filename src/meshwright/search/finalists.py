@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from meshwright.domain.features import Features
     from meshwright.domain.layout import Schedule
     from meshwright.domain.uncertainty import FitCurve
-    from meshwright.search.grid import Bools, Floats, Ground, Ints, Rows
+    from meshwright.search.grid import Bools, Floats, Grid, Ints, Rows
+    from meshwright.search.grid_rows import Knobs
     from meshwright.search.result import Objective
     from meshwright.search.space import Pins, Space
 
@@ -99,8 +100,8 @@ class Finalists:
     seen: int = 0
     """Places of the enumeration up to the last that was looked at."""
     curve: FitCurve | None = field(init=False)
-    ground: Ground | None = None
-    """What the grid leaves for another pass, once it is evaluated."""
+    grid: Grid | None = None
+    """The grid once it is evaluated, for another pass."""
     _best: Pool = field(default_factory=empty_pool)
     _near: list[Pool] = field(default_factory=lambda: [empty_pool() for _ in NEAR_RATIOS[1:]])
     _front: Pool = field(default_factory=empty_pool)
@@ -121,7 +122,7 @@ class Finalists:
         if self.front_wanted:
             self._add_front(rows, fits)
 
-    def beyond(self, step_s: Floats, reserved_bytes: Floats, *, exactly: bool = False) -> Bools:
+    def beyond(self, step_s: Floats, reserved_bytes: Floats, _: Knobs | None = None, /, *, exactly: bool = False) -> Bools:
         """Whether no layout is kept that takes at least so long and needs at least (or ``exactly``) so much.
 
         Holds:   a layout is expected to take no less than its step, and over the memory no less than that over the probability at

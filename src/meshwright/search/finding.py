@@ -19,7 +19,7 @@ from meshwright.search.finalists import Finalists
 from meshwright.search.grid import Counts, open_grid
 from meshwright.search.learnt import Learnt
 from meshwright.search.reasons import reasons
-from meshwright.search.rebalance import balance_reason, rebalanced, rechunked
+from meshwright.search.rebalance import balance_reason, evened, rebalanced, rechunked
 from meshwright.search.refine import around, fitting, refine
 from meshwright.search.space import make_space, parse_pins
 
@@ -147,7 +147,7 @@ def _filled(pool: Finalists, counts: Counts | None = None, progress: Progress | 
     if grid is not None:
         for rows in grid.rows(progress):
             pool.add(rows)
-        pool.ground = grid.ground()
+        pool.grid = grid
     return pool
 
 
@@ -251,10 +251,14 @@ def _ranked(
     anew = ranking.best_of_shapes([*map(asked.estimate, balanced)], objective, trained=trained)
     kept = {key: each for key, each in plain.items() if key not in anew or not ranking.clearly_better(anew[key], each, objective)}
     estimates = ranking.in_order({**anew, **kept}.values(), objective)
+    even = {key: evened(each.layout) for key, each in anew.items() if key not in kept and key not in plain}
+    asked.learnt.know(case, even.values())
     why = []
     for place, each in enumerate(estimates):
         own = reasons(case, each, estimates[0] if place else None)
         key = ranking.shape(each.layout, trained=trained)
-        why.append(own if key in kept else (*own, balance_reason(case, each, plain.get(key))))
+        if key not in kept:
+            own = (*own, balance_reason(case, each, plain.get(key) or asked.estimate(even[key])))
+        why.append(own)
     together = ranking.groups(estimates, objective, ranking.ranking_error(case))
     return ranking.numbered(estimates, why, together), rivals

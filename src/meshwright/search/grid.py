@@ -9,28 +9,29 @@ from __future__ import annotations
 
 import math
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
-from msgspec import Struct, structs
+from msgspec import structs
 
-from meshwright.estimate.combine import pipeline_time, step_time, straggler_ratio
+from meshwright.estimate.combine import pipeline_time, step_time
 from meshwright.estimate.degrees import Degrees
 from meshwright.estimate.memory import activation_memory, dynamic_bytes
 from meshwright.estimate.split import take_columns
 from meshwright.estimate.stages import stage_costs
 from meshwright.perf.arrays import take as take_record
-from meshwright.search.grid_tables import settings_for, states_of, work_of
-from meshwright.search.legal_grid import Counts, legal_layouts, sequence_parallel, take
+from meshwright.search.grid_bounds import Bounds
+from meshwright.search.grid_rows import Bar, Knobs, Level, Piece, Rows, Turn
+from meshwright.search.grid_tables import settings_for, states_of
+from meshwright.search.legal_grid import Counts, legal_layouts, sequence_parallel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
     from meshwright.domain.layout import Overlap
-    from meshwright.estimate.costs import Settings
-    from meshwright.search.grid_tables import States, Work
+    from meshwright.search.grid_tables import Work
     from meshwright.search.legal_grid import Legal
     from meshwright.search.space import Space
 
@@ -42,59 +43,12 @@ __all__ = ["Bar", "Counts", "Rows", "evaluate_grid", "sequence_parallel"]
 
 WHOLE = 100_000
 """A grid of so few legal layouts is evaluated whole: bounds would take longer than what they leave out."""
-BLOCK_PAIRS = 16384
-"""Pairs of mesh and micro-batch of a block: bounds the memory of its states."""
+BLOCK_PAIRS, FIRST_PAIRS = 16384, 2048
+"""Pairs of mesh and micro-batch that are looked at side by side; under a bar few at first, so that there soon is a bar."""
+BLOCK_MESHES = 4096
+"""Meshes whose states are made side by side under a bar: bounds their memory."""
 CHUNK_LAYOUTS, FIRST_CHUNK = 32768, 1024
 """Layouts of a chunk: their temporaries stay in cache. Under a bar the first chunk is short, so that there soon is a bar."""
-ROUNDING = 1.0 - 1e-9
-"""A lower bound is a sum in another order than what it bounds."""
-
-
-class Bar(Protocol):
-    """What a search has found already, asked whether layouts can still matter."""
-
-    def beyond(self, step_s: Floats, reserved_bytes: Floats, *, exactly: bool = False) -> Bools:
-        """Whether no layout can matter that takes at least so long and needs at least (or ``exactly``) so much."""
-        ...
-
-
-class Rows(Struct, frozen=True, kw_only=True):
-    """Evaluated layouts: their knobs as columns, step time and reserved bytes."""
-
-    meshes: dict[str, Ints]
-    """All meshes of the grid."""
-    at: Ints
-    """Which of them."""
-    mb: Ints
-    vp: Ints
-    zero: Ints
-    shards: Ints
-    treatment: Ints
-    """Code: place in ``Space.recomputes``."""
-    schedule: str
-    order: Ints
-    """Place in the enumeration of the grid, whatever order it is evaluated in."""
-    step_s: Floats
-    mean_s: Floats
-    """The step on average over the times that runs of a layout take; never less than ``step_s``."""
-    reserved_bytes: Floats
-
-    def __len__(self) -> int:
-        return len(self.step_s)
-
-    @property
-    def mesh(self) -> dict[str, Ints]:
-        """Degrees as columns."""
-        return take(self.meshes, self.at)
-
-    def take(self, index: Ints | Bools) -> Rows:
-        """Chosen rows."""
-        return Rows(
-            meshes=self.meshes, at=self.at[index], mb=self.mb[index], vp=self.vp[index],
-            zero=self.zero[index], shards=self.shards[index], treatment=self.treatment[index], schedule=self.schedule,
-            order=self.order[index], step_s=self.step_s[index], mean_s=self.mean_s[index],
-            reserved_bytes=self.reserved_bytes[index],
-        )
 
 
 def evaluate_grid(
@@ -128,128 +82,168 @@ def open_grid(space: Space, counts: Counts, *, overlap: Overlap, bound: bool = T
     return Grid(space, counts, legal, overlap, bar if legal.number > WHOLE else None, bound=bound)
 
 
-class Ground(Struct, frozen=True, kw_only=True):
-    """What an evaluated grid leaves for another pass over some of it, under other modules of recomputation."""
-
-    legal: Legal
-    least_s: Floats
-    """Lower bound of a step that recomputes nothing, by pair of mesh and micro-batch."""
-
-    def within(self, space: Space, latest_s: float) -> Legal | None:
-        """The pairs that take no longer if they recompute nothing, under each treatment of a space; None where none do.
-
-        Holds:   every treatment of the space is as legal as plain selective recomputation is.
-        """
-        pairs = self.legal.pairs.where(self.least_s <= latest_s)
-        if not len(pairs.mesh):
-            return None
-        return self.legal.only(pairs, treatments=len(space.codes))
-
-
 class Grid:
-    """The tables of a grid under evaluation."""
+    """The tables of a grid under evaluation, and what they leave for another pass over some of it."""
 
     def __init__(self, space: Space, counts: Counts, legal: Legal, overlap: Overlap, bar: Bar | None, *, bound: bool) -> None:
         self.space, self.counts, self.legal, self.bar, self.bound = space, counts, legal, bar, bound
         self.settings = [settings_for(space, schedule, overlap) for schedule in space.schedules]
         self.chunks, self.sizes = np.array(space.chunks, dtype=np.int64), np.array(space.microbatches, dtype=np.int64)
         self.treatments = np.array(space.codes, dtype=np.int64)
-        self.delay = 1.0 + float(straggler_ratio(space.case, Degrees.of(take(legal.mesh, np.zeros(1, dtype=np.int64))))[0])
+        self.stages = np.array([each.stage for each in space.shard_options], dtype=np.int64)
+        self.bounds = Bounds(space, legal, self.settings[0])
         self.digits = _worth(
             len(space.schedules), len(space.recomputes), len(legal.pairs.mesh), len(space.chunks), len(space.shard_options)
         )
         """What a step of schedule, treatment, pair, chunks and sharding is worth in the order of the enumeration."""
         self.per_block = max(1, BLOCK_PAIRS // max(1, len(space.microbatches)))
+        self.first = np.searchsorted(legal.pairs.mesh, np.arange(len(legal.mesh["tp"]) + 1))
+        """Of every mesh the first of its pairs, and their number."""
 
     def rows(self, progress: Callable[[int, int], None] | None = None) -> Iterator[Rows]:
         """Its layouts, chunk by chunk, as far as they matter."""
         done, total = 0, len(self.legal.mesh["tp"])
-        for meshes, pairs in self.blocks():
-            yield from self.evaluated(meshes, pairs)
+        for meshes in self.blocks():
+            yield from self.evaluated(meshes)
             done += len(meshes)
             if progress is not None:
                 progress(done, total)
 
-    def ground(self) -> Ground | None:
-        """What another pass needs; None where no states fit, whatever is recomputed.
+    def early(self) -> Floats:
+        """Lower bound of the step of every pair of mesh and micro-batch that recomputes nothing.
 
+        Units:   s.
         Holds:   recomputation adds to the step, but for what goes to the host meanwhile: there nothing is bounded.
         """
-        if "work" not in self.__dict__:
-            return None
-        every = np.arange(len(self.legal.pairs.mesh))
+        pairs = self.legal.pairs
         if self.space.case.launch.offloads:
-            return Ground(legal=self.legal, least_s=np.zeros(len(every)))
-        return Ground(legal=self.legal, least_s=self._at_least_s(every, np.zeros(1, dtype=np.int64))[0])
+            return np.zeros(len(pairs.mesh))
+        if "work" in self.__dict__:
+            return np.asarray(self.bounds.of_pairs_s(self.work, pairs, np.zeros(1, dtype=np.int64))[0])
+        return np.asarray(self.bounds.of_meshes_s[0, pairs.mesh])
+
+    def until(self, latest_s: float) -> Legal | None:
+        """The layouts of the pairs that take no longer if they recompute nothing; None where none do."""
+        pairs = self.legal.pairs.where(self.early() <= latest_s)
+        return self.legal.where(pairs) if len(pairs.mesh) else None
+
+    def within(self, space: Space, latest_s: float) -> Legal | None:
+        """Those pairs under each treatment of a space; None where there are none.
+
+        Holds:   every treatment of the space is as legal as plain selective recomputation is.
+        """
+        legal = self.until(latest_s)
+        return None if legal is None else legal.only(legal.pairs, treatments=len(space.codes))
 
     @cached_property
     def work(self) -> Work:
-        """What micro-batches cost, made when the first is asked for: where no states fit none is."""
-        return work_of(self.space, self.legal, self.settings[0])
+        """What micro-batches cost where all are asked about; made when the first is: where no states fit none is."""
+        return self.bounds.work(self.legal.pairs)
 
-    def at_least_s(self, pairs: Ints) -> Floats:
-        """Lower bound of the step of pairs under each treatment of the space: the mean stage of the pipeline is not the busiest.
-
-        Shapes:  ``[treatment, pair]``.
-        Units:   s.
-        """
-        return self._at_least_s(pairs, self.treatments)
-
-    def _at_least_s(self, pairs: Ints, treatments: Ints) -> Floats:
-        own = self.legal.pairs
-        stages = self.legal.mesh["pp"][own.mesh[pairs]]
-        share = own.num_microbatches[pairs] * (self.delay * ROUNDING) / stages
-        return np.asarray(self.work.whole_s[treatments[:, None], self.work.key[pairs]] * share)
-
-    def blocks(self) -> Iterator[tuple[Ints, Ints]]:
-        """Meshes with their pairs, block by block; under a bar those that promise most come first."""
-        pairs, meshes = self.legal.pairs.mesh, len(self.legal.mesh["tp"])
-        first = np.searchsorted(pairs, np.arange(meshes + 1))
-        order = np.flatnonzero(first[1:] > first[:-1])
+    def blocks(self) -> Iterator[Ints]:
+        """Meshes block by block; under a bar those that promise most come first."""
+        order, size = np.flatnonzero(self.first[1:] > self.first[:-1]), self.per_block
         if self.bar is not None:
-            fastest = np.minimum.reduceat(self.at_least_s(np.arange(len(pairs))).min(axis=0), first[order])
-            order = order[np.argsort(fastest, kind="stable")]
-        for begin in range(0, len(order), self.per_block):
-            own = order[begin : begin + self.per_block]
-            yield own, np.concatenate([np.arange(first[mesh], first[mesh + 1]) for mesh in own])
+            size = max(size, BLOCK_MESHES)
+            order = order[np.argsort(self.bounds.of_meshes_s[self.treatments][:, order].min(axis=0), kind="stable")]
+        for begin in range(0, len(order), size):
+            yield order[begin : begin + size]
 
-    def evaluated(self, meshes: Ints, pairs: Ints) -> Iterator[Rows]:
+    def evaluated(self, meshes: Ints) -> Iterator[Rows]:
         """The layouts of a block."""
-        local = np.full(len(self.legal.mesh["tp"]), -1, dtype=np.int64)
-        local[meshes] = np.arange(len(meshes))
-        of_pair = local[self.legal.pairs.mesh[pairs]]
-        pipeline = self.legal.pairs.pipeline[pairs]
-        least_s = None if self.bar is None else self.at_least_s(pairs)
-        for number, settings in enumerate(self.settings):
-            allowed = self.legal.pipelines[settings.schedule]
-            each = allowed.sum(axis=0)[pipeline]
-            rows = np.stack([np.bincount(of_pair, weights=chunk, minlength=len(meshes)) for chunk in each.T], axis=1)
-            states = states_of(self.space, self.legal, meshes, rows > 0, settings) if rows.any() else None
-            if states is None:
-                continue
-            legal, fits = states.number >= 0, states.fullest <= self.space.case.capacity_bytes
-            possible = legal & fits[states.number] if self.bound else legal
-            uses = rows[states.shape >= 0]
-            before = self.counts.evaluated
-            self.counts.legal += int(uses @ legal.sum(axis=1))
-            self.counts.possible += int(uses @ (legal & fits[states.number]).sum(axis=1))
-            leanest = np.where(possible, states.fullest[states.number], np.inf).min(axis=1)
-            if possible.any():
-                yield from self._of_schedule(
-                    number, settings, pairs, of_pair, allowed[:, pipeline], states, possible, leanest, least_s
-                )
-            self.counts.bounded += int(uses @ legal.sum(axis=1)) - (self.counts.evaluated - before)
+        levels = [each for each in (self._level(number, meshes) for number in range(len(self.settings))) if each is not None]
+        able = [each for each in levels if each.possible.any()]
+        before = self.counts.evaluated
+        for turn in self._turns(meshes, able) if able else ():
+            for level in able:
+                yield from self._of_level(level, turn)
+        self.counts.bounded += sum(each.legal for each in levels) - (self.counts.evaluated - before)
 
-    def _of_schedule(
-        self, number: int, settings: Settings, pairs: Ints, of_pair: Ints, allowed: Bools, states: States, possible: Bools,
-        leanest: Floats, least_s: Floats | None,
-    ) -> Iterator[Rows]:
-        """The layouts of a block under one schedule; ``allowed``: ``[treatment, pair, chunks]``."""
-        shapes = states.shape[of_pair]
-        room = np.where(shapes >= 0, leanest[shapes], np.inf)
+    def _turns(self, meshes: Ints, levels: Sequence[Level]) -> Iterator[Turn]:
+        """What of a block is looked at side by side: all of it, or under a bar what still matters, more and more."""
+        if self.bar is None:
+            number = self._pairs_of(meshes)
+            yield Turn(
+                number=number, pairs=self.legal.pairs.where(number), place=np.repeat(np.arange(len(meshes)), self._sizes(meshes)),
+                knobs=None, work=structs.replace(self.work, key=self.work.key[number]), least_s=None,
+            )
+            return
+        room = np.min([each.room.min(axis=1) for each in levels], axis=0)
+        least_s, treatments = self.bounds.of_meshes_s[self.treatments][:, meshes], len(self.treatments)
+        left, size = np.arange(len(meshes)), max(1, FIRST_PAIRS // max(1, len(self.space.microbatches)))
+        while len(left):
+            needed = np.broadcast_to(room[left], (treatments, len(left)))
+            late = self.bar.beyond(least_s[:, left], needed, self._knobs(meshes[left], self.treatments[:, None]))
+            left = left[~late.all(axis=0)]
+            own, left, size = left[:size], left[size:], min(self.per_block, 2 * size)
+            if len(own):
+                yield self._turn(meshes, own, room)
+
+    def _turn(self, meshes: Ints, own: Ints, room: Floats) -> Turn:
+        """Some meshes of a block, with what their micro-batches cost, as far as these still matter."""
+        number, place = self._pairs_of(meshes[own]), np.repeat(own, self._sizes(meshes[own]))
+        pairs = self.legal.pairs.where(number)
+        work = self.bounds.work(pairs)
+        least_s = self.bounds.of_pairs_s(work, pairs, self.treatments)
+        assert self.bar is not None
+        knobs = self._knobs(pairs.mesh, self.treatments[:, None], mb=self.sizes[pairs.place])
+        left = np.asarray(~self.bar.beyond(least_s, np.broadcast_to(room[place], least_s.shape), knobs).all(axis=0))
+        pairs = pairs.where(left)
+        return Turn(
+            number=number[left], pairs=pairs, place=place[left], work=structs.replace(work, key=work.key[left]),
+            least_s=least_s[:, left], knobs=self._knobs(pairs.mesh, self.treatments[:, None], mb=self.sizes[pairs.place]),
+        )
+
+    def _knobs(self, at: Ints, treatment: Ints, mb: Ints | None = None, vp: Ints | None = None) -> Knobs:
+        """Knobs of layouts on some meshes whose sharding is open, and so may be their chunks and micro-batch."""
+        ahead = (1,) * np.broadcast(at, treatment).ndim
+        return Knobs(
+            meshes=self.legal.mesh, at=at, treatment=treatment, zero=self.stages.reshape(-1, *ahead),
+            able=self.legal.shardings[at].T.reshape(len(self.stages), *ahead[1:], len(at)),
+            vp=self.chunks.reshape(-1, 1, *ahead) if vp is None else vp,
+            mb=self.sizes.reshape(-1, 1, 1, *ahead) if mb is None else mb,
+        )
+
+    def _level(self, number: int, meshes: Ints) -> Level | None:
+        """The states of a block under a schedule, counted; None where nothing is legal."""
+        settings, pairs = self.settings[number], self._pairs_of(meshes)
+        allowed = self.legal.pipelines[settings.schedule]
+        each = allowed.sum(axis=0)[self.legal.pairs.pipeline[pairs]]
+        of_pair = np.repeat(np.arange(len(meshes)), self._sizes(meshes))
+        rows = np.stack([np.bincount(of_pair, weights=chunk, minlength=len(meshes)) for chunk in each.T], axis=1)
+        states = states_of(self.space, self.legal, meshes, rows > 0, settings) if rows.any() else None
+        if states is None:
+            return None
+        legal, fits = states.number >= 0, states.fullest <= self.space.case.capacity_bytes
+        possible = legal & fits[states.number]
+        uses, numbers = rows[states.shape >= 0], legal.sum(axis=1)
+        self.counts.legal += int(uses @ numbers)
+        self.counts.possible += int(uses @ possible.sum(axis=1))
+        possible = possible if self.bound else legal
+        leanest = np.where(possible, states.fullest[states.number], np.inf).min(axis=1)
+        return Level(
+            number=number, states=states, possible=possible, legal=int(uses @ numbers),
+            room=np.where(states.shape >= 0, leanest[states.shape], np.inf),
+        )
+
+    def _sizes(self, meshes: Ints) -> Ints:
+        """Of each mesh the number of its pairs."""
+        return np.asarray(self.first[meshes + 1] - self.first[meshes])
+
+    def _pairs_of(self, meshes: Ints) -> Ints:
+        """The pairs of meshes, mesh by mesh."""
+        sizes = self._sizes(meshes)
+        ends = np.cumsum(sizes)
+        return np.asarray(np.arange(ends[-1]) + np.repeat(self.first[meshes] - (ends - sizes), sizes))
+
+    def _of_level(self, level: Level, turn: Turn) -> Iterator[Rows]:
+        """The layouts of a turn under one schedule."""
+        states, settings, least_s = level.states, self.settings[level.number], turn.least_s
+        allowed = self.legal.pipelines[settings.schedule][:, turn.pairs.pipeline]
+        shapes, room = states.shape[turn.place], level.room[turn.place]
         wanted = allowed & np.isfinite(room)
         if self.bar is not None and least_s is not None:
-            wanted &= ~self.bar.beyond(least_s, np.broadcast_to(room.min(axis=1), least_s.shape))[:, :, None]
+            wanted &= ~self.bar.beyond(least_s, np.broadcast_to(room.min(axis=1), least_s.shape), turn.knobs)[:, :, None]
         treatment, pair, chunk = np.nonzero(wanted)
         if self.bar is not None and least_s is not None:
             own_s = least_s[treatment, pair]
@@ -262,18 +256,20 @@ class Grid:
             part = slice(begin, begin + size)
             begin, size = begin + size, min(most, 2 * size)
             own, shape = pair[part], shapes[pair[part], chunk[part]]
-            piece = _Piece(pair=pairs[own], treatment=self.treatments[treatment[part]], chunk=chunk[part], shape=shape)
+            piece = Piece(pair=own, treatment=self.treatments[treatment[part]], chunk=chunk[part], shape=shape)
             if self.bar is not None:
-                piece = piece.where(~self.bar.beyond(own_s[part], room[own, chunk[part]]))
+                at, mb = turn.pairs.mesh[own], self.sizes[turn.pairs.place[own]]
+                knobs = self._knobs(at, piece.treatment, mb, self.chunks[piece.chunk])
+                piece = piece.where(~self.bar.beyond(own_s[part], room[own, chunk[part]], knobs))
             if len(piece.pair):
-                rows = self._of_piece(number, settings, piece, states, possible[piece.shape])
+                rows = self._of_piece(level, turn, piece)
                 if rows is not None:
                     yield rows
 
-    def _of_piece(self, number: int, settings: Settings, piece: _Piece, states: States, alive: Bools) -> Rows | None:
+    def _of_piece(self, level: Level, turn: Turn, piece: Piece) -> Rows | None:
         """Some pipelines with all of their shardings, as far as they can still matter."""
-        case, pairs = self.space.case, self.legal.pairs
-        gathered = self.work.take(piece.pair, piece.treatment)
+        case, pairs, states, settings = self.space.case, turn.pairs, level.states, self.settings[level.number]
+        alive, gathered = level.possible[piece.shape], turn.work.take(piece.pair, piece.treatment)
         own = states.pipelines.take(states.pipeline_of[piece.shape])
         costs = stage_costs(gathered, own)
         at, vp = pairs.mesh[piece.pair], self.chunks[piece.chunk]
@@ -282,8 +278,13 @@ class Grid:
         number_of = states.number[piece.shape]
         least_s: Floats | None = None
         if self.bar is not None:
-            least_s = (pipeline.through_s[:, None] + states.apart_s[number_of]) * (self.delay * ROUNDING)
-            alive = alive & ~self.bar.beyond(least_s, states.fullest[number_of])
+            least_s = (pipeline.through_s[:, None] + states.apart_s[number_of]) * self.bounds.delay
+            mb = self.sizes[pairs.place[piece.pair]]
+            knobs = Knobs(
+                meshes=self.legal.mesh, at=at[:, None], mb=mb[:, None], vp=vp[:, None], zero=self.stages,
+                treatment=piece.treatment[:, None],
+            )
+            alive = alive & ~self.bar.beyond(least_s, states.fullest[number_of], knobs)
             used = np.flatnonzero(alive.any(axis=1))
             if not len(used):
                 return None
@@ -292,7 +293,7 @@ class Grid:
                 at, vp, own, pace = at[used], vp[used], take_columns(own, used), take_record(pace, used)
                 costs, pipeline = take_record(costs, used), take_record(pipeline, used)
                 if own.uneven is not None:
-                    gathered = self.work.take(piece.pair, piece.treatment)
+                    gathered = turn.work.take(piece.pair, piece.treatment)
         activation = activation_memory(settings, own, costs, pace, gathered.kinds)
         dynamic = dynamic_bytes(case, activation)
         inner, option = np.nonzero(alive)
@@ -300,7 +301,11 @@ class Grid:
         moving = np.maximum(dynamic.take(inner, axis=1), states.step.take(outer, axis=1))
         reserved = (states.static.take(outer, axis=1) + moving).max(axis=0)
         if self.bar is not None and least_s is not None:
-            left = np.flatnonzero(~self.bar.beyond(least_s[inner, option], reserved, exactly=True))
+            knobs = Knobs(
+                meshes=self.legal.mesh, at=at[inner], mb=self.sizes[pairs.place[piece.pair]][inner], vp=vp[inner],
+                zero=self.stages[option], treatment=piece.treatment[inner],
+            )
+            left = np.flatnonzero(~self.bar.beyond(least_s[inner, option], reserved, knobs, exactly=True))
             inner, option, outer, reserved = inner[left], option[left], outer[left], reserved[left]
         if not len(inner):
             return None
@@ -312,30 +317,17 @@ class Grid:
         return Rows(
             meshes=self.legal.mesh, at=at[inner], mb=self.sizes[pairs.place[piece.pair]][inner], vp=vp[inner],
             zero=states.zero[outer], shards=states.shards[outer], treatment=piece.treatment[inner], schedule=settings.schedule,
-            order=self._order(number, at, piece)[inner] + option, step_s=time.step_s, mean_s=time.mean_s,
+            order=self._order(level.number, at, turn, piece)[inner] + option, step_s=time.step_s, mean_s=time.mean_s,
             reserved_bytes=reserved,
         )
 
-    def _order(self, schedule: int, at: Ints, piece: _Piece) -> Ints:
+    def _order(self, schedule: int, at: Ints, turn: Turn, piece: Piece) -> Ints:
         """Place of the first sharding of pipelines in the enumeration: by block, schedule, treatment, pair, chunks."""
         block, own, of_treatment, of_pair, of_chunk, _ = self.digits
         return np.asarray(
-            at // self.per_block * block + schedule * own + piece.treatment * of_treatment + piece.pair * of_pair
+            at // self.per_block * block + schedule * own + piece.treatment * of_treatment + turn.number[piece.pair] * of_pair
             + piece.chunk * of_chunk
         )
-
-
-class _Piece(Struct, frozen=True, kw_only=True):
-    """Pipelines: pair, treatment, chunk count and shape of each."""
-
-    pair: Ints
-    treatment: Ints
-    chunk: Ints
-    shape: Ints
-
-    def where(self, index: Ints | Bools) -> _Piece:
-        """Chosen ones."""
-        return _Piece(pair=self.pair[index], treatment=self.treatment[index], chunk=self.chunk[index], shape=self.shape[index])
 
 
 def _worth(*sizes: int) -> tuple[int, ...]:

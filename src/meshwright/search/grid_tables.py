@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from meshwright.domain.case import Case
     from meshwright.domain.layout import Overlap
     from meshwright.estimate.stages import StageInputs, Treated
-    from meshwright.search.legal_grid import Legal
+    from meshwright.search.legal_grid import Legal, Pairs
     from meshwright.search.space import Space
 
     Ints = NDArray[np.int64]
@@ -54,29 +54,46 @@ class Work(Struct, frozen=True, kw_only=True):
     """The others, for each treatment and key: columns treatment by treatment."""
     keys: int
     key: Ints
-    """Of every pair."""
+    """Of every pair that was asked about."""
     whole_s: Floats
     """All layers and both ends, forward and backward, ``[treatment, key]``."""
 
     def take(self, pair: Ints, treatment: Ints) -> StageInputs:
-        """The inputs of pairs under treatments by their codes; each has that one alone."""
+        """The inputs of pairs, by their places among those asked about, under treatments by their codes: each has one alone."""
         key = self.key[pair]
         return treated_as(self.shared.take(key), self.treated.take(treatment * self.keys + key))
 
 
-def work_of(space: Space, legal: Legal, settings: Settings) -> Work:
-    """The table of a grid; layers know neither schedule nor stages nor replicas, but for how a hop crosses domains."""
-    mesh, pairs = legal.mesh, legal.pairs
-    degrees = np.stack([mesh[name] for name in ("tp", "cp", "ep", "etp")])
-    stage = array(mesh["tp"] * mesh["cp"] * mesh["dp"])
-    crosses = np.unique(crossing(stage, array(mesh["pp"]), space.case.cluster), return_inverse=True)[1]
-    distinct, mesh_key = np.unique(np.concatenate([degrees, crosses[None]]), axis=1, return_inverse=True)
-    (own, place), key = distinct_pairs(mesh_key.reshape(-1)[pairs.mesh], pairs.place)
-    first = np.zeros(distinct.shape[1], dtype=np.int64)
-    first[mesh_key.reshape(-1)[::-1]] = np.arange(len(stage))[::-1]  # a mesh that has the key
-    columns = {**take(mesh, first[own]), "mb": np.array(space.microbatches, dtype=np.int64)[place]}
+class Keyed(Struct, frozen=True, kw_only=True):
+    """Meshes by what layers know of them: neither schedule nor stages nor replicas, but for how a hop crosses domains."""
+
+    key: Ints
+    """Of every mesh."""
+    mesh: dict[str, Ints]
+    """Of every key a mesh that has it."""
+    plain: Ints
+    """Of every key what layers without experts know of it."""
+
+
+def keyed(space: Space, legal: Legal) -> Keyed:
+    """The meshes of a grid by their keys."""
+    mesh = legal.mesh
+    crossed = crossing(array(mesh["tp"] * mesh["cp"] * mesh["dp"]), array(mesh["pp"]), space.case.cluster)
+    _, crosses = np.unique(crossed, return_inverse=True)
+    _, plain = distinct_pairs(distinct_pairs(mesh["tp"], mesh["cp"])[1], crosses)
+    _, experts = distinct_pairs(mesh["ep"], mesh["etp"])
+    (own, _), key = distinct_pairs(plain, experts)
+    first = np.zeros(len(own), dtype=np.int64)
+    first[key[::-1]] = np.arange(len(key))[::-1]
+    return Keyed(key=key, mesh=take(mesh, first), plain=own)
+
+
+def work_of(space: Space, known: Keyed, settings: Settings, pairs: Pairs) -> Work:
+    """The table of some pairs of the meshes that are ``known``."""
+    (own, place), key = distinct_pairs(known.key[pairs.mesh], pairs.place)
+    columns = {**take(known.mesh, own), "mb": np.array(space.microbatches, dtype=np.int64)[place]}
     columns["sp"] = sequence_parallel(space, columns["tp"])
-    plain = np.unique(distinct[[0, 1, 4]], axis=1, return_inverse=True)[1].reshape(-1)[own] * len(space.microbatches) + place
+    plain = known.plain[own] * len(space.microbatches) + place
     whole = stack([compose(space.case.model, default_split(space.case, 1, 1))], len(space.case.model.kinds))
     whole_s = np.empty((len(settings.treatments), len(own)))
     shared_rows = treated_rows = np.empty((0, 0))

@@ -16,7 +16,8 @@ from meshwright.estimate.stages import stage_parameters
 from meshwright.perf.arrays import array
 from meshwright.perf.states import Shards, training_states
 from meshwright.search.finalists import Finalists
-from meshwright.search.grid import ROUNDING, Counts, evaluate_grid
+from meshwright.search.grid import Counts, evaluate_grid
+from meshwright.search.grid_bounds import ROUNDING
 from meshwright.search.space import TREATMENTS
 
 if TYPE_CHECKING:

@@ -6,8 +6,6 @@ from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from meshwright.domain.label import CONTEXT_KINDS, MODULES, SCHEDULES
 from meshwright.domain.launch import OFF
 from meshwright.domain.layout import Full, Mixed, NoRecompute, Selective
@@ -18,14 +16,11 @@ if TYPE_CHECKING:
     from meshwright.domain.case import Case
     from meshwright.domain.features import Features
     from meshwright.domain.layout import Layout
-    from meshwright.search.rules import Ints, Level
+    from meshwright.search.rules import Level
 
 
 def knobs_of_layout(layout: Layout) -> Knobs:
     """A layout as the rules see it."""
-
-    def number(value: int) -> Ints:
-        return np.asarray(value, dtype=np.int64)
 
     match layout.recompute:
         case NoRecompute():
@@ -37,11 +32,11 @@ def knobs_of_layout(layout: Layout) -> Knobs:
         case Mixed():
             treatment = "mixed"
     return Knobs(
-        tp=number(layout.tensor_parallel), cp=number(layout.context_parallel), pp=number(layout.pipeline_parallel),
-        dp=number(layout.data_parallel), ep=number(layout.expert_parallel), etp=number(layout.expert_tensor_parallel),
-        mb=number(layout.microbatch_sequences), m=number(layout.num_microbatches), vp=number(layout.virtual_stages),
-        schedule=schedule_of(layout), treatment=treatment, zero=number(layout.zero_stage), shards=number(layout.optimizer_shards),
-        sp=number(int(layout.sequence_parallel)), context=layout.context_kind, offload=number(int(bool(layout.offload))),
+        tp=layout.tensor_parallel, cp=layout.context_parallel, pp=layout.pipeline_parallel, dp=layout.data_parallel,
+        ep=layout.expert_parallel, etp=layout.expert_tensor_parallel, mb=layout.microbatch_sequences, m=layout.num_microbatches,
+        vp=layout.virtual_stages, schedule=schedule_of(layout), treatment=treatment, zero=layout.zero_stage,
+        shards=layout.optimizer_shards, sp=int(layout.sequence_parallel), context=layout.context_kind,
+        offload=int(bool(layout.offload)),
     )
 
 

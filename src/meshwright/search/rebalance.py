@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec.structs import replace
 
 from meshwright.domain.layout import Full, Mixed, whole
 from meshwright.estimate.certainty import expected_s
 from meshwright.estimate.evaluate import split_of
 from meshwright.estimate.many import evaluate_many
-from meshwright.estimate.single import estimate
 from meshwright.search.balance.layouts import choices, layout_of, problems_of
 from meshwright.search.balance.quick import several_placements
 from meshwright.search.legality import layout_refusals
@@ -69,7 +68,7 @@ def rebalanced(
     """
     chosen = _chosen(fitting, near, simulated, _risky(fitting, refined, said))
     free = _chosen(*freed) if pins.chunked else chosen
-    chosen += [[other] for base, *_ in free[:RECHUNKED] for other in _other_chunks(case, features, base, pins)]
+    chosen += [[other] for other in _other_chunks(case, features, [base for base, *_ in free[:RECHUNKED]], pins)]
     chosen += [[other] for base, *_ in chosen[:RECHUNKED] for other in _other_treatments(base, refined, said)]
     return _anew(case, features, chosen, pins, acceptable)
 
@@ -84,7 +83,7 @@ def rechunked(
     ``filled``: layouts whose stages were filled before; their pipelines are not filled again.
     """
     known = {_pipeline(each) for each in filled}
-    others = [other for base in best[:RECHUNKED] for other in _other_chunks(case, features, base, pins)]
+    others = _other_chunks(case, features, best[:RECHUNKED], pins)
     return _anew(case, features, [[other] for other in others if _pipeline(other) not in known], pins, acceptable)
 
 
@@ -186,21 +185,24 @@ def _unchunked(layout: Layout) -> Layout:
     return replace(_pipeline(layout), virtual_stages=1, schedule="1f1b")
 
 
-def _other_chunks(case: Case, features: Features, base: Layout, pins: Pins) -> Iterator[Layout]:
-    """The pipeline with other numbers of chunks, the fastest few of those that are legal and not pinned otherwise."""
+def _other_chunks(case: Case, features: Features, bases: Sequence[Layout], pins: Pins) -> list[Layout]:
+    """Pipelines with other numbers of chunks, of each the fastest few of those that are legal and not pinned otherwise."""
+    legal = [[other for other in _chunked(case, base, pins) if not layout_refusals(case, features, other)] for base in bases]
+    every = [layout for own in legal for layout in own]
+    times = iter(evaluate_many(case, every)[0].tolist() if every else ())
+    timed = [sorted((next(times), number, layout) for number, layout in enumerate(own)) for own in legal]
+    return [layout for own in timed for _, _, layout in own[:CHUNKS_TRIED]]
+
+
+def _chunked(case: Case, base: Layout, pins: Pins) -> Iterator[Layout]:
+    """A pipeline cut into every other number of chunks."""
     if base.schedule not in ("1f1b", "interleaved"):
         return
     treatment = Full() if isinstance(base.recompute, Full) else whole(base.recompute)
     plain = replace(base, stage_layers=None, recompute=treatment)
-    others = [
-        replace(plain, virtual_stages=chunks, schedule="interleaved" if chunks > 1 else "1f1b")
-        for chunks in range(1, min(MAX_VIRTUAL_STAGES, case.model.num_layers // base.pipeline_parallel) + 1)
-        if chunks != base.virtual_stages and pins.vp in (None, chunks) and (chunks > 1 or pins.schedule != "interleaved")
-    ]
-    legal = [layout for layout in others if not layout_refusals(case, features, layout)]
-    if legal:
-        step_s, _ = evaluate_many(case, legal)
-        yield from (legal[number] for number in sorted(range(len(legal)), key=lambda n: (float(step_s[n]), n))[:CHUNKS_TRIED])
+    for chunks in range(1, min(MAX_VIRTUAL_STAGES, case.model.num_layers // base.pipeline_parallel) + 1):
+        if chunks != base.virtual_stages and pins.vp in (None, chunks) and (chunks > 1 or pins.schedule != "interleaved"):
+            yield replace(plain, virtual_stages=chunks, schedule="interleaved" if chunks > 1 else "1f1b")
 
 
 def _filled(
@@ -243,11 +245,15 @@ def _said(case: Case, layout: Layout) -> Layout:
     return even if split_of(case, even) == layout.stage_layers else layout
 
 
-def balance_reason(case: Case, balanced: Estimate, plain: Estimate | None) -> str:
-    """What moved, and what that is worth: against the best plain layout of the shape, or the same one with even stages."""
+def evened(layout: Layout) -> Layout:
+    """The same layout with even stages."""
+    return replace(layout, stage_layers=None)
+
+
+def balance_reason(case: Case, balanced: Estimate, before: Estimate) -> str:
+    """What moved, and what that is worth, against ``before``: the best plain layout of the shape, or the same with even stages."""
     layout = balanced.layout
-    even = replace(layout, stage_layers=None)
-    before = plain or estimate(case, even)
+    even = evened(layout)
     layers, others = (np.array(split_of(case, each)).sum(axis=0) for each in (layout, even))
     stage, again = int(np.argmax(np.abs(layers - others))), _recomputed(layout, split_of(case, layout))
     what = []

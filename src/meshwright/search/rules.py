@@ -29,12 +29,12 @@ Level = Literal["mesh", "microbatch", "pipeline", "sharding"]
 class Knobs(Struct, frozen=True, kw_only=True):
     """The knobs that a rule may look at, numbers or columns; what its level does not know yet is 1."""
 
-    tp: Ints
-    cp: Ints
-    pp: Ints
-    dp: Ints
-    ep: Ints
-    etp: Ints
+    tp: Any
+    cp: Any
+    pp: Any
+    dp: Any
+    ep: Any
+    etp: Any
     mb: Any = 1
     m: Any = 1
     vp: Any = 1
@@ -347,4 +347,9 @@ def rules_of(level: Level) -> tuple[Rule, ...]:
 def refusals(case: Case, features: Features, knobs: Knobs, *, level: Level | None = None) -> tuple[str, ...]:
     """Every reason why one layout is refused, of all levels or of one; empty where it is legal."""
     asked = RULES if level is None else rules_of(level)
-    return tuple(rule.reason for rule in asked if not bool(np.all(rule.holds(case, features, knobs))))
+    return tuple(rule.reason for rule in asked if not _everywhere(rule.holds(case, features, knobs)))
+
+
+def _everywhere(holds: bool | np.bool_ | Bools) -> bool:
+    """Whether a rule holds for all that it was asked about; of numbers it says one word."""
+    return bool(holds.all()) if isinstance(holds, np.ndarray) else bool(holds)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec.structs import replace
 
 from meshwright.estimate.overlap import overlap_for
 from meshwright.search.grid import Counts, evaluate_grid

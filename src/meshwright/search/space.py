@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import lru_cache
+from itertools import product
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -263,24 +264,29 @@ def mesh_grid(space: Space) -> dict[str, Ints]:
 
     Holds:   a pin that means something under another degree alone has that degree: ``sp`` tp, ``cp_kind`` cp above 1.
     """
-    pins, devices = space.pins, space.devices
+    splits = _splits(space.devices, space.pins, moe=space.case.model.is_moe)
+    return dict(zip(("tp", "cp", "pp", "dp", "ep", "etp"), splits, strict=True))
+
+
+@lru_cache(maxsize=8)
+def _splits(devices: int, pins: Pins, *, moe: bool) -> Ints:
+    """The columns of ``mesh_grid``, read-only: grids of other kinds of context parallelism have the same."""
     every = divisors(devices)
     rows: list[tuple[int, int, int, int, int, int]] = []
-    moe = space.case.model.is_moe
+    experts: dict[int, list[tuple[int, int]]] = {}
     degrees = [tp for tp in _pinned(every, pins.tp) if tp > 1 or not pins.sp]
     contexts = [cp for cp in _pinned(every, pins.cp) if cp > 1 or pins.cp_kind is None]
-    for tp in degrees:
-        for cp in contexts:
-            for pp in _pinned(every, pins.pp):
-                if devices % (tp * cp * pp):
-                    continue
-                dp = devices // (tp * cp * pp)
-                if pins.dp is not None and dp != pins.dp:
-                    continue
-                stage = devices // pp
-                expert = [d for d in every if stage % d == 0] if moe else [1]
-                for ep in _pinned(tuple(expert), pins.ep):
-                    for etp in _pinned(tuple(expert), pins.etp):
-                        rows += [(tp, cp, pp, dp, ep, etp)] if stage % (ep * etp) == 0 else []
-    columns = np.array(rows, dtype=np.int64).reshape(-1, 6).T
-    return dict(zip(("tp", "cp", "pp", "dp", "ep", "etp"), columns, strict=True))
+    for tp, cp, pp in product(degrees, contexts, _pinned(every, pins.pp)):
+        if devices % (tp * cp * pp):
+            continue
+        dp, stage = devices // (tp * cp * pp), devices // pp
+        if pins.dp is not None and dp != pins.dp:
+            continue
+        if stage not in experts:
+            able = tuple(d for d in every if stage % d == 0) if moe else (1,)
+            pairs = product(_pinned(able, pins.ep), _pinned(able, pins.etp))
+            experts[stage] = [(ep, etp) for ep, etp in pairs if stage % (ep * etp) == 0]
+        rows += [(tp, cp, pp, dp, ep, etp) for ep, etp in experts[stage]]
+    columns: Ints = np.array(rows, dtype=np.int64).reshape(-1, 6).T
+    columns.flags.writeable = False
+    return columns

@@ -9,7 +9,6 @@ import csv
 from collections import Counter
 from dataclasses import replace
 from functools import cache, lru_cache
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -124,7 +123,7 @@ def open_table(path: Path | str) -> TableFile:
 
 def shipped_path() -> Path:
     """The corpus that ships with the product."""
-    return Path(str(files("meshwright.evidence"))) / "data" / "measured_runs.csv"
+    return Path(__file__).parents[1] / "data" / "measured_runs.csv"
 
 
 @cache

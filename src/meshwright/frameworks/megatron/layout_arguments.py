@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import gcd
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from meshwright.domain.layout import Full, Layout, NoRecompute, Overlap, Recompute, Selective
 from meshwright.frameworks.keys import Says, decided

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import tomlkit
-
 from meshwright.documents.source import File
 from meshwright.frameworks.surface import Surface
 from meshwright.readers.logs.config_dump import document_of
@@ -20,6 +18,8 @@ def logged(settings: Mapping[str, str], name: str, surface: Surface) -> tuple[Fi
     config = document_of(settings, "torchtitan")
     if config is None:
         return ()
+    import tomlkit  # which only who writes TOML needs
+
     sections: dict[str, dict[str, Any]] = {}
     for section, keys in config.items():
         for key, value in keys.items() if isinstance(keys, dict) else ():

@@ -12,6 +12,7 @@ from meshwright.perf.schedules.operations import (
     KIND_NAMES,
     WEIGHT,
     Order,
+    flattened,
 )
 from meshwright.perf.schedules.orders import ORDERS, NamedOrder
 from meshwright.perf.schedules.schedule import Schedule
@@ -40,6 +41,7 @@ __all__ = [
     "bubble_ratio_of_work",
     "bubble_split",
     "even_bubble_ratio",
+    "flattened",
     "held_vectors",
     "lower_bound_s",
     "makespans",

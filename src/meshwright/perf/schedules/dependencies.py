@@ -3,7 +3,7 @@
 import numpy as np
 from msgspec import Struct
 
-from meshwright.perf.schedules.operations import BACKWARD_INPUT, FORWARD, WEIGHT, Order
+from meshwright.perf.schedules.operations import BACKWARD_INPUT, FORWARD, WEIGHT, Order, flattened
 from meshwright.perf.schedules.values import Bools, Ints
 
 
@@ -46,8 +46,7 @@ def operations(order: Order) -> Operations:
     last = num_stages * num_chunks - 1
     lengths = [len(ops) for ops in order.stages]
     first = np.concatenate(([0], np.cumsum(lengths)))
-    flat = np.array([op for ops in order.stages for op in ops], dtype=np.int64)
-    kind, microbatch, chunk = flat[:, 0], flat[:, 1], flat[:, 2]
+    kind, microbatch, chunk = flattened(order).T.copy()
     stage = np.repeat(np.arange(num_stages), lengths)
     table = order.virtual_stage_table()
     place = table[stage, chunk]

@@ -7,7 +7,7 @@ from functools import lru_cache
 import numpy as np
 
 from meshwright.perf.schedules.dependencies import Operations
-from meshwright.perf.schedules.operations import BACKWARD, BACKWARD_INPUT, FORWARD, WEIGHT, Order
+from meshwright.perf.schedules.operations import BACKWARD, BACKWARD_INPUT, FORWARD, WEIGHT, Order, flattened
 from meshwright.perf.schedules.values import Floats, Ints
 
 
@@ -36,6 +36,10 @@ def held_per_operation(ops: Operations, sizes: Floats, kept_for_weight: float) -
     return held
 
 
+COMPARED = 64
+"""So many vectors are compared each with each; of more those go first that one of them covers."""
+
+
 @lru_cache(maxsize=16)
 def held_vectors(order: Order, *, until_weight: bool = False) -> tuple[Ints, ...]:
     """For each stage, how many activations of each chunk it holds at once: the largest combinations over its order.
@@ -55,18 +59,28 @@ def held_vectors(order: Order, *, until_weight: bool = False) -> tuple[Ints, ...
     >>> [each.tolist() for each in held_vectors(order_interleaved(2, 4, num_chunks=2))]
     [[[4, 1], [3, 2]], [[3, 0], [2, 1]]]
     """
-    ends = (BACKWARD, WEIGHT) if until_weight else (BACKWARD, BACKWARD_INPUT)
-    return tuple(_largest(np.array(ops, dtype=np.int64), order.num_chunks, ends) for ops in order.stages)
+    kind, _, chunk = flattened(order).T
+    ends = (kind == BACKWARD) | (kind == (WEIGHT if until_weight else BACKWARD_INPUT))
+    own, forward = chunk[:, None] == np.arange(order.num_chunks), kind == FORWARD
+    loss = own & ends[:, None]
+    after = np.cumsum((own & forward[:, None]).astype(np.int64) - loss, axis=0)
+    stops = np.cumsum([len(ops) for ops in order.stages])
+    before = np.concatenate([np.zeros((1, order.num_chunks), dtype=np.int64), after[stops[:-1] - 1]])
+    parts = zip(np.split(after + loss, stops[:-1]), np.split(forward, stops[:-1]), before, strict=True)
+    return tuple(_largest(held[starts] - behind) for held, starts, behind in parts)
 
 
-def _largest(ops: Ints, num_chunks: int, ends: tuple[int, int]) -> Ints:
-    kind, chunk = ops[:, 0], ops[:, 2]
-    own = chunk[:, None] == np.arange(num_chunks)
-    gain = own & (kind == FORWARD)[:, None]
-    loss = own & np.isin(kind, ends)[:, None]
-    held = np.cumsum(gain.astype(np.int64) - loss, axis=0) + loss
-    rows = np.array(sorted({tuple(row) for row in held[kind == FORWARD].tolist()}, reverse=True), dtype=np.int64)
-    covered = (rows[None, :, :] >= rows[:, None, :]).all(axis=2)
-    largest: Ints = rows[covered.sum(axis=1) == 1]
+def _largest(held: Ints) -> Ints:
+    """Of vectors those that no other covers."""
+    if held.shape[1] == 1:
+        largest: Ints = held.max(axis=0, keepdims=True)
+    else:
+        rows = np.array(sorted(set(map(tuple, held.tolist())), reverse=True), dtype=np.int64)
+        left, kept = np.arange(len(rows)), []
+        while left.size > COMPARED:  # nothing that is left covers the one of the largest total
+            kept.append(int(left[np.argmax(rows[left].sum(axis=1))]))
+            left = left[(rows[left] > rows[kept[-1]]).any(axis=1)]
+        covered = (rows[left][None, :, :] >= rows[left][:, None, :]).all(axis=2)
+        largest = rows[sorted([*kept, *left[covered.sum(axis=1) == 1].tolist()])]
     largest.flags.writeable = False
     return largest

@@ -1,5 +1,7 @@
 """What a schedule is: for each stage, the operations in the order in which it runs them."""
 
+from functools import lru_cache
+from itertools import chain
 from typing import TypeAlias
 
 import numpy as np
@@ -47,6 +49,24 @@ class Order(Struct, frozen=True, kw_only=True):
     def virtual_stage_table(self) -> Ints:
         """Positions in the model, as an array [num_stages][num_chunks]."""
         return np.array(self.virtual_stage, dtype=np.int64)
+
+
+@lru_cache(maxsize=4)
+def flattened(order: Order) -> Ints:
+    """The operations of an order, stage by stage, each stage in its own order; kept for those that ask next.
+
+    Shapes:  an Order -> [operation][kind, microbatch, chunk], read-only.
+    Units:   counts.
+    Source:  none, bookkeeping.
+
+    >>> from meshwright.perf.schedules.gpipe import order_gpipe
+    >>> flattened(order_gpipe(1, 1)).tolist()
+    [[0, 0, 0], [1, 0, 0]]
+    """
+    numbers = chain.from_iterable(chain.from_iterable(order.stages))
+    flat: Ints = np.fromiter(numbers, dtype=np.int64, count=3 * sum(map(len, order.stages))).reshape(-1, 3)
+    flat.flags.writeable = False
+    return flat
 
 
 def loop_placement(num_stages: int, num_chunks: int) -> tuple[tuple[int, ...], ...]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import cache, lru_cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,7 @@ Parents = tuple[tuple[re.Pattern[str], tuple[str, ...]], ...]
 
 @cache
 def _table() -> tuple[Names, Parents, re.Pattern[str]]:
-    document: Any = load_shipped(Path(str(files("meshwright.readers.logs"))) / "parts.yaml")
+    document: Any = load_shipped(Path(__file__).with_name("parts.yaml"))
     parts = tuple((part, re.compile("|".join(names))) for part, names in document["parts"].items())
     within = tuple((re.compile(name), tuple(parents)) for name, parents in document["within"].items())
     return parts, within, re.compile("|".join(document["outside"]))

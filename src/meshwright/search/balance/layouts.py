@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec import Struct, structs
+from msgspec.structs import replace
 
 from meshwright.domain.balance import BalanceProblem, Body, End
 from meshwright.domain.kernels import with_kernels

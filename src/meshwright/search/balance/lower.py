@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from meshwright.perf.schedules import BACKWARD, BACKWARD_INPUT, FORWARD, WEIGHT
+from meshwright.perf.schedules import BACKWARD, BACKWARD_INPUT, FORWARD, WEIGHT, flattened
 from meshwright.search.balance.times import ChunkTimes, Shape, order_of, positions, shape_of, short_microbatches
 
 if TYPE_CHECKING:
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from meshwright.domain.balance import BalanceProblem
 
     Floats = NDArray[np.float64]
+    Ints = NDArray[np.int64]
 
 
 def pipeline_rows(problem: BalanceProblem | Shape) -> Iterator[tuple[Floats, int]]:
@@ -40,14 +40,14 @@ def pipeline_rows(problem: BalanceProblem | Shape) -> Iterator[tuple[Floats, int
     stage_of = np.array([stage for _, stage in places])
     crossings = np.concatenate(([0], np.cumsum(np.diff(stage_of) != 0)))
     splits = any(kind == BACKWARD_INPUT for kind, _, _ in order.stages[-1])
-    kinds = {FORWARD: (0,), BACKWARD: (1, 2), BACKWARD_INPUT: (1,), WEIGHT: (2,)}
-    for stage, operations in enumerate(order.stages):
+    stops = np.cumsum([len(operations) for operations in order.stages])
+    for stage, operations in enumerate(np.split(flattened(order), stops[:-1])):
         own = [index[chunk, stage] for chunk in range(problem.chunks)]
-        begin = index[operations[0][2], stage]
-        back = [number for number, (kind, _, _) in enumerate(operations) if kind in (BACKWARD, BACKWARD_INPUT)]
-        last = index[operations[back[-1]][2], stage]
-        ends_with_weight = back[-1] < len(operations) - 1
-        whole = _work(operations, own, kinds, len(places))
+        begin = index[int(operations[0, 2]), stage]
+        back = np.flatnonzero((operations[:, 0] == BACKWARD) | (operations[:, 0] == BACKWARD_INPUT))
+        last = index[int(operations[back[-1], 2]), stage]
+        ends_with_weight = bool(back[-1] < len(operations) - 1)
+        whole = _work(operations, own, len(places))
         whole[:, own] += more
         until = np.zeros((3, len(places)))
         if not ends_with_weight:
@@ -58,23 +58,23 @@ def pipeline_rows(problem: BalanceProblem | Shape) -> Iterator[tuple[Floats, int
         tail_hops = 0 if ends_with_weight else int(crossings[last])
         yield first + whole + until, int(crossings[begin]) + tail_hops
 
-        returned = index[operations[back[0]][2], stage]
+        returned = index[int(operations[back[0], 2]), stage]
         path = np.zeros((3, len(places)))
         path[0] += 1.0
         path[1, returned + 1 :] += 1.0
         path[2, returned + 1 :] += 0.0 if splits else 1.0
-        rest = _work(operations[back[0] :], own, kinds, len(places))
+        rest = _work(operations[back[0] :], own, len(places))
         rest[:, own] += more
         hops = int(crossings[-1]) + int(crossings[-1] - crossings[returned]) + tail_hops
         yield path + rest + until, hops
 
 
-def _work(operations: tuple[tuple[int, int, int], ...], own: list[int], kinds: dict[int, tuple[int, ...]], places: int) -> Floats:
+def _work(operations: Ints, own: list[int], places: int) -> Floats:
     """How often each chunk's forward, input gradient and weight gradient stand among operations."""
+    kind, _, chunk = operations.T
+    number = np.bincount(kind * len(own) + chunk, minlength=4 * len(own)).reshape(4, len(own))
     total = np.zeros((3, places))
-    for (kind, chunk), number in Counter((kind, chunk) for kind, _, chunk in operations).items():
-        for row in kinds[kind]:
-            total[row, own[chunk]] += number
+    total[:, own] = number[FORWARD], number[BACKWARD] + number[BACKWARD_INPUT], number[BACKWARD] + number[WEIGHT]
     return total
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from meshwright.perf.schedules import ORDERS, held_vectors
-from meshwright.search.balance.times import ends, short_microbatches
+from meshwright.perf.schedules import held_vectors
+from meshwright.search.balance.times import Shape, ends, order_of, short_microbatches
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -31,7 +31,7 @@ def held(problem: BalanceProblem) -> tuple[Floats, ...]:
 
 @lru_cache(maxsize=64)
 def _held(schedule: str, stages: int, microbatches: int, chunks: int, splits: int) -> tuple[Floats, ...]:
-    order = ORDERS[schedule](stages, microbatches, num_chunks=chunks, num_splits=splits)
+    order = order_of(Shape(schedule, stages, microbatches, chunks, splits))
     return tuple(np.asarray(each, dtype=np.float64) for each in held_vectors(order, until_weight=True))
 
 
@@ -111,7 +111,11 @@ def kept_memory(problem: BalanceProblem, counts: Counts) -> Floats:
     """
     static = np.einsum("b,b...->...", static_table(problem), counts.sum(axis=(1, 2)))
     activation = chunk_activation(problem, counts)
-    flying = np.stack([_fullest(vectors, activation[:, stage]) for stage, vectors in enumerate(held(problem))])
+    if problem.chunks == 1:  # one vector for each stage
+        most = np.concatenate(held(problem))
+        flying = most.reshape(-1, *(1,) * (activation.ndim - 2)) * activation[0]
+    else:
+        flying = np.stack([_fullest(vectors, activation[:, stage]) for stage, vectors in enumerate(held(problem))])
     return np.asarray(static + flying + fixed_memory(problem).reshape(-1, *(1,) * (static.ndim - 1)))
 
 
