@@ -51,10 +51,10 @@ def class_parameters(architecture: str, config: Mapping[str, Any]) -> int:
         warnings.simplefilter("ignore")
         with torch.device("meta"):
             built = getattr(transformers, architecture)(made)
-    return sum(each.numel() for each in built.parameters() if each.requires_grad) - _idle(architecture, made)
+    return sum(each.numel() for each in built.parameters() if each.requires_grad) - idle_weights(architecture, made)
 
 
-def _idle(architecture: str, made: Any) -> int:
+def idle_weights(architecture: str, made: Any) -> int:
     """Weights of a class that nothing reads: LongCat's gate and up of experts that pass their input on."""
     if architecture != "LongcatFlashForCausalLM":
         return 0

@@ -204,7 +204,7 @@ def test_paths_inside_a_wrapper() -> None:
         ({"hidden_size": True}, "true is not a whole number"),
         ({"hidden_size": [8192]}, "[8192] is not a whole number"),
         ({"architectures": ["LlamaForCasualLM"], "model_type": "lama"}, "did you mean LlamaForCausalLM"),
-        ({"architectures": ["MambaForCausalLM"], "model_type": "mamba"}, "'MambaForCausalLM' is not described"),
+        ({"architectures": ["RwkvForCausalLM"], "model_type": "rwkv"}, "'RwkvForCausalLM' is not described"),
         ({"architectures": None, "model_type": None}, "names no architecture"),
         ({"architectures": [3], "model_type": {}}, "names no architecture"),
         ({"architectures": "LlamaForCausalLM", "model_type": None}, "names no architecture"),
