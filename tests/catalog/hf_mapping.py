@@ -74,7 +74,7 @@ def build(kind: str, said: Mapping[str, Any] | None = None) -> tuple[dict[str, A
             own = made.get_text_config()
         with torch.device("meta"):
             built = family(own)
-    return json.loads(json.dumps(made.to_dict(), default=str)) | {"architectures": [classes()[kind]]}, built
+    return json.loads(made.to_json_string(use_diff=False)) | {"architectures": [classes()[kind]]}, built
 
 
 def language_parameters(built: Any) -> int:

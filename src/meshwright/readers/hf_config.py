@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def read_config(path: Path | str) -> Model:
     """The model that a ``config.json`` describes; the name is the configuration's own or its folder's."""
     path = Path(path)
-    config = require_mapping(load_json(path), str(path))
+    config = require_mapping(load_json(path, unknown=True), str(path))
     fallback = path.resolve().parent.name if path.name == "config.json" else path.stem
     return model_from_config(config, where=str(path), name=fallback)
 

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from meshwright.readers.fields import Fields
 
 
+_SINES = Side(name="positions that are sines")
+"""Added to the embedding, without weights; who builds a model without positions builds another."""
+
+
 def _shape(fields: Fields) -> tuple[int, int]:
     """Hidden width and layers."""
     return fields.size("hidden_size", "n_embd"), fields.layers("num_hidden_layers", "n_layer")
@@ -100,7 +104,7 @@ def ctrl(fields: Fields) -> Model:
         fields, hidden=hidden, layers=layers, kind=LayerKind(attention=attention, feed_forward=_plain(fields, hidden, "dff")),
         norm="layer", position="none", max_sequence=fields.optional_size("n_positions"),
     )
-    return replace(model, head_bias=True)
+    return replace(model, head_bias=True, front=(_SINES,))
 
 
 @reads("BioGptForCausalLM", "biogpt")
@@ -126,10 +130,11 @@ def xglm(fields: Fields) -> Model:
         attention=full_attention(fields, hidden, fields.size("attention_heads", "num_attention_heads"), bias=True),
         feed_forward=_plain(fields, hidden, "ffn_dim"),
     )
-    return of_one_kind(
+    model = of_one_kind(
         fields, hidden=hidden, layers=layers, kind=kind, norm="layer", position="none",
         max_sequence=fields.optional_size("max_position_embeddings"),
     )
+    return replace(model, front=(_SINES,))
 
 
 @reads("GPTNeoXJapaneseForCausalLM", "gpt_neox_japanese")
