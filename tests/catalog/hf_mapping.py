@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from tests.catalog.hf_published import idle_weights
+from tests.catalog.hf_published import language_parameters
 
 from meshwright.errors import InputError
 from meshwright.frameworks.accelerate.writing import layer_class
@@ -20,8 +20,6 @@ from meshwright.readers.safe import load_yaml
 
 TABLE = Path(__file__).with_name("hf_mapping.yaml")
 """What configurations say beside their defaults (``said``), and which classes cannot be built."""
-_TOWERS = ("embed_tokens_extend.", "vqmodel.")
-"""Towers that stand inside of language models: Phi-4-multimodal, Chameleon."""
 Outcome = Literal["equal", "unequal", "refused", "crashed"]
 
 
@@ -75,19 +73,6 @@ def build(kind: str, said: Mapping[str, Any] | None = None) -> tuple[dict[str, A
         with torch.device("meta"):
             built = family(own)
     return json.loads(made.to_json_string(use_diff=False)) | {"architectures": [classes()[kind]]}, built
-
-
-def language_parameters(built: Any) -> int:
-    """Trainable weights of the language model of a class and of its output layer, each once."""
-    built = getattr(built, "thinker", built)
-    parts = [built]
-    if hasattr(built.config, "text_config"):
-        parts = [built.get_decoder(), built.get_output_embeddings()]
-    weights = {
-        id(each): each for part in parts if part is not None for name, each in part.named_parameters()
-        if each.requires_grad and not any(tower in name for tower in _TOWERS)
-    }
-    return sum(each.numel() for each in weights.values()) - idle_weights(type(built).__name__, built.config)
 
 
 def walk(kind: str, said: Mapping[str, Any] | None = None) -> Found:
