@@ -133,18 +133,10 @@ OTHERWISE: dict[str, tuple[str, dict[str, Any]]] = {
                          "num_sliding_attention_heads": 96, "mlp_layer_types": [DENSE, SPARSE, SPARSE, SPARSE]}},
     ),
     "wrapper that unties": ("mistral3", {"tie_word_embeddings": False, "text_config": {"num_hidden_layers": 2}}),
-    "wrapper that ties": (
-        "kimi_k25", {"tie_word_embeddings": True, "text_config": {"num_hidden_layers": 2, "tie_word_embeddings": False}},
-    ),
     "wrapper that takes over": (
         "llava",
         {"tie_word_embeddings": False,
          "text_config": {"model_type": "llama", "num_hidden_layers": 2, "tie_word_embeddings": True}},
-    ),
-    "wrapper that does not": (
-        "qwen3_vl",
-        {"vision_config": {"out_hidden_size": 4096}, "tie_word_embeddings": False,
-         "text_config": {"num_hidden_layers": 2, "tie_word_embeddings": True}},
     ),
 }
 """What configurations say otherwise than the defaults of their class: patterns, biases, norms, ties."""
@@ -235,6 +227,18 @@ def test_a_wrapper_under_the_class_of_its_language_model_is_read() -> None:
     text = {"model_type": "llama4_text", **SIZES, "num_local_experts": 4, "intermediate_size_mlp": 64}
     read = model_from_config({"architectures": ["Llama4ForCausalLM"], "model_type": "llama4", "text_config": text}, where="x")
     assert read.hidden == 64
+
+
+@pytest.mark.parametrize(
+    ("wrapper", "text", "tied"), [(True, None, True), (True, False, False), (False, True, True), (None, None, False)]
+)
+def test_what_a_language_model_says_of_its_embeddings_stands_before_a_wrapper_s_default(
+    wrapper: bool | None, text: bool | None, tied: bool
+) -> None:
+    """transformers writes the default of a wrapper beside what the checkpoint has, which its language model says."""
+    inner = {"model_type": "llama", **SIZES, "tie_word_embeddings": text}
+    read = model_from_config({"model_type": "x", "tie_word_embeddings": wrapper, "text_config": inner}, where="x")
+    assert read.tied_embeddings is tied
 
 
 def test_what_thinks_of_an_omni_model_is_read() -> None:

@@ -61,7 +61,8 @@ def model_from_config(config: Mapping[str, object], *, where: str, name: str = "
     if isinstance(config.get("text_config"), Mapping) and (key is None or not fields.has("num_hidden_layers")):
         wrapper, fields = fields, fields.inner("text_config")
         note, beside = f", text part of {_shown_name(config)} only", tuple(_towers(wrapper))
-        fields.data = _with_ties(fields, wrapper)
+        if not fields.has("tie_word_embeddings") and wrapper.has("tie_word_embeddings"):
+            fields.data = {**fields.data, "tie_word_embeddings": wrapper.data["tie_word_embeddings"]}
         key = _architecture(fields) or key
     if key is None:
         raise InputError([*fields.faults, _unknown(fields, config)])
@@ -117,18 +118,6 @@ def _check_names(fields: Fields) -> None:
         fields.check_name(f"architectures[{place}]", name)
     if isinstance(fields.data.get("text_config"), Mapping):
         _check_names(fields.inner("text_config"))
-
-
-_TAKES_OVER = frozenset({"fast_vlm", "llava", "llava_next_video", "llava_onevision", "minimax_m3_vl", "video_llama_3"})
-"""Wrappers that tie their embeddings also where their language model alone says so."""
-
-
-def _with_ties(fields: Fields, wrapper: Fields) -> Mapping[str, object]:
-    """The keys of a language model with the word of its wrapper, which owns the output layer, on tied embeddings."""
-    said = wrapper.data.get("tie_word_embeddings")
-    if said is None or (said is False and wrapper.data.get("model_type") in _TAKES_OVER and fields.has("tie_word_embeddings")):
-        return fields.data
-    return {**fields.data, "tie_word_embeddings": said}
 
 
 _EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
