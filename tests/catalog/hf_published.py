@@ -23,6 +23,10 @@ CONFIGURATIONS = {
     "LagunaForCausalLM": "LagunaConfig", "AfmoeForCausalLM": "AfmoeConfig", "MellumForCausalLM": "MellumConfig",
     "Lfm3ForCausalLM": "Lfm3Config", "Qwen4ExpForCausalLM": "Qwen4ExpTextConfig",
     "MiMoV2FlashForCausalLM": "MiMoV2FlashConfig", "LongcatFlashForCausalLM": "LongcatFlashConfig",
+    "AXK2ForCausalLM": "AXK2Config", "BeamForCausalLM": "BeamConfig", "ZayaForCausalLM": "ZayaConfig",
+    "InklingForCausalLM": "InklingTextConfig", "Inkling2ForCausalLM": "Inkling2TextConfig",
+    "Glm5NextForConditionalGeneration": "Glm5NextTextConfig", "MistralLarge4ForConditionalGeneration": "MistralLarge4TextConfig",
+    "MuseGlimmerForConditionalGeneration": "MuseGlimmerTextConfig", "MuseSparkForConditionalGeneration": "MuseSparkTextConfig",
 }
 """Name of the configuration class of each class that is read from published configurations alone."""
 
@@ -47,11 +51,30 @@ def class_parameters(architecture: str, config: Mapping[str, Any]) -> int:
     import transformers
 
     made = class_configuration(architecture, config)
+    if architecture.endswith("ForConditionalGeneration"):  # no class has the language model alone
+        made = getattr(transformers, architecture.replace("ForConditionalGeneration", "Config"))(text_config=made.to_dict())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         with torch.device("meta"):
             built = getattr(transformers, architecture)(made)
-    return sum(each.numel() for each in built.parameters() if each.requires_grad) - _idle(architecture, made)
+    return language_parameters(built)
+
+
+_TOWERS = ("embed_tokens_extend.", "vqmodel.")
+"""Towers that stand inside of language models: Phi-4-multimodal, Chameleon."""
+
+
+def language_parameters(built: Any) -> int:
+    """Trainable weights of the language model of a class and of its output layer, each once."""
+    built = getattr(built, "thinker", built)
+    parts = [built]
+    if hasattr(built.config, "text_config"):
+        parts = [built.get_decoder(), built.get_output_embeddings()]
+    weights = {
+        id(each): each for part in parts if part is not None for name, each in part.named_parameters()
+        if each.requires_grad and not any(tower in name for tower in _TOWERS)
+    }
+    return sum(each.numel() for each in weights.values()) - _idle(type(built).__name__, built.config)
 
 
 def _idle(architecture: str, made: Any) -> int:

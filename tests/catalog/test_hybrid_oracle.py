@@ -128,6 +128,7 @@ TOTALS = {
     "falcon-h1-1.5b": (1.55e9, 1.55e9), "falcon-h1-1.5b-deep": (1.55e9, 1.55e9), "falcon-h1-3b": (3.15e9, 3.15e9),
     "k-exaone-236b-a23b": (236e9, 23e9), "mimo-v2-flash": (309e9, 15e9), "longcat-flash": (560e9, 27e9),
     "minimax-m3": (428e9, 23e9), "bamba-9b": (9.78e9, 9.78e9), "step-3.5-flash": (196e9, 11e9),
+    "beam-1.0-501b-a23b": (501e9, 23e9), "muse-spark-816b-a42b": (816e9, 42e9),
 }
 """What model cards and reports print: all parameters, and those of a token, which some count without embeddings."""
 

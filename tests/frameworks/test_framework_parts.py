@@ -86,6 +86,7 @@ def test_every_framework_of_ours_is_judged_and_every_part_is_one() -> None:
     assert set(frameworks()) == {row.framework for row in builders()}
     found = {part for name in models() for part in parts_of(load_model(name))} | set(MIXER_NAMES.values())
     classes = {load_model(name).architecture for name in models()}
+    classes |= {tower.architecture for name in models() if (tower := load_model(name).vision)}
     of_one = {row.part.removeprefix("class ") for row in builders() if row.part.startswith("class ")}
     assert of_one <= classes
     assert {row.part for row in builders() if not row.part.startswith("class ")} - {"class", "core", "-"} <= found

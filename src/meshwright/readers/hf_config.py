@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from meshwright.errors import InputError, Message, did_you_mean
 from meshwright.readers.architectures import architectures
@@ -14,7 +15,7 @@ from meshwright.readers.architectures.positions import with_rotary
 from meshwright.readers.fields import Fields
 from meshwright.readers.limits import refuse_giants
 from meshwright.readers.names import require_name
-from meshwright.readers.safe import load_json, require_mapping
+from meshwright.readers.safe import load_json, load_shipped, require_mapping
 from meshwright.readers.towers import tower_of
 from meshwright.text import shown
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 def read_config(path: Path | str) -> Model:
     """The model that a ``config.json`` describes; the name is the configuration's own or its folder's."""
     path = Path(path)
-    config = require_mapping(load_json(path), str(path))
+    config = require_mapping(load_json(path, unknown=True), str(path))
     fallback = path.resolve().parent.name if path.name == "config.json" else path.stem
     return model_from_config(config, where=str(path), name=fallback)
 
@@ -43,6 +44,10 @@ def model_from_config(config: Mapping[str, object], *, where: str, name: str = "
     key = _architecture(fields)
     note = ""
     beside: tuple[str, ...] = ()
+    if key is None and isinstance(config.get("thinker_config"), Mapping):  # Qwen-Omni: what speaks stands beside what thinks
+        fields = fields.inner("thinker_config")
+        config = {**fields.data, "architectures": config.get("architectures")}
+        key = _architecture(fields)
     if config.get("is_encoder_decoder") is True:
         raise InputError([*fields.faults, Message(
             "config.encoder-decoder", "{name} is an encoder and a decoder: only models of one stack of layers are known here",
@@ -53,12 +58,12 @@ def model_from_config(config: Mapping[str, object], *, where: str, name: str = "
     if key is None and (flat := _flat_text(config)) is not None:
         wrapper, key = fields, flat
         note, beside = f", text part of {_shown_name(config)} only", tuple(_towers(wrapper))
-    if key is None and isinstance(config.get("text_config"), Mapping):
+    if isinstance(config.get("text_config"), Mapping) and (key is None or not fields.has("num_hidden_layers")):
         wrapper, fields = fields, fields.inner("text_config")
         note, beside = f", text part of {_shown_name(config)} only", tuple(_towers(wrapper))
         if not fields.has("tie_word_embeddings") and wrapper.has("tie_word_embeddings"):
             fields.data = {**fields.data, "tie_word_embeddings": wrapper.data["tie_word_embeddings"]}
-        key = _architecture(fields)
+        key = _architecture(fields) or key
     if key is None:
         raise InputError([*fields.faults, _unknown(fields, config)])
     _check_experts(fields)
@@ -118,9 +123,12 @@ def _check_names(fields: Fields) -> None:
 _EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
 """What families call the number of routed experts."""
 _TOWERS = ("vision_config", "audio_config")
-_SIZES = (("depth", "num_hidden_layers", "layers"), ("embed_dim", "hidden_size", "width"))
-_TOWER = ("depth", "num_hidden_layers", "hidden_size", "layers", "width", "embed_dim")
-"""Keys one of which every tower's description has."""
+_SIZES = (("depth", "num_hidden_layers", "layers", "encoder_layers"), ("embed_dim", "hidden_size", "width", "d_model"))
+_TOWER = (
+    "depth", "num_hidden_layers", "hidden_size", "layers", "width", "embed_dim", "encoder_layers", "d_model", "text_hidden_size",
+    "encoder_config", "asr_config",
+)
+"""Keys one of which every tower's description has; the last ones those of audio, and of towers of several parts."""
 
 
 def _check_experts(fields: Fields) -> None:
@@ -159,8 +167,9 @@ def _class_name(fields: Fields, key: str) -> str:
     if key[:1].isupper():
         return key
     classes = classes_of(key)
-    own = key.replace("_", "")
-    return next((name for name in classes if name.lower().startswith(f"{own}for")), classes[0] if classes else key)
+    own = f"{key.removesuffix('_text').replace('_', '').replace('-', '')}for"
+    usual = classes[0] if classes else key
+    return next((name for name in classes if name.lower().replace("_", "").startswith(own)), usual)
 
 
 def _shown_name(config: Mapping[str, object]) -> str:
@@ -177,12 +186,25 @@ def _unknown(fields: Fields, config: Mapping[str, object]) -> Message:
             "config.architecture", "names no architecture (architectures or model_type is {given}); known: {known}",
             {"given": given, "known": known}, fields.path,
         )
+    why = next((why for each in (fields.data, config) if (why := undescribed().get(str(each.get("model_type"))))), None)
+    if why is not None:
+        return Message(
+            "config.undescribed", "architecture {name} is not described: {why}; what is like it can be described in YAML "
+            "(docs/adding-a-model.md)", {"name": shown(names[0]), "why": why}, fields.path,
+        )
     return Message(
         "config.architecture",
         "architecture {name} is not described{hint}{near}; or describe it in YAML (docs/adding-a-model.md); known: {known}",
         {"name": shown(names[0]), "hint": did_you_mean(names[0], architectures), "near": _by_keys(fields.data), "known": known},
         fields.path,
     )
+
+
+@cache
+def undescribed() -> Mapping[str, str]:
+    """Why no reader is for model types of transformers that have none (``undescribed.yaml``)."""
+    listed = cast("Mapping[str, list[str]]", load_shipped(Path(__file__).with_name("undescribed.yaml")))
+    return {kind: why for why, kinds in listed.items() for kind in kinds}
 
 
 _SIGNS = (

@@ -10,7 +10,7 @@ import re
 from contextlib import contextmanager
 from io import TextIOWrapper
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, NoReturn
+from typing import IO, TYPE_CHECKING
 
 import yaml
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 MAX_BYTES = 10 * 10**6
 """Larger than any configuration; smaller than what hurts."""
-MAX_ALIASES = 100
+MAX_ALIASES = 200
 MAX_DEPTH = 60
 MAX_NODES = 1_000_000
 """Nodes after aliases are expanded, so that a document of a few lines cannot become gigabytes."""
@@ -45,9 +45,9 @@ def load_shipped(path: Path) -> object:
     return document
 
 
-def load_json(path: Path | str) -> object:
-    """The document of a JSON file."""
-    return parse_json(read_text(path), where=str(path))
+def load_json(path: Path | str, *, unknown: bool = False) -> object:
+    """The document of a JSON file; ``unknown``: NaN and Infinity, which Python writes into files of JSON, read as null."""
+    return parse_json(read_text(path), where=str(path), unknown=unknown)
 
 
 @contextmanager
@@ -143,8 +143,8 @@ def parse_yaml(text: str, where: str = "", *, twice: Twice | None = None) -> obj
         raise fault("yaml.malformed", "not YAML: {reason}", path=where, reason=_one_line(str(error))) from None
 
 
-def parse_json(text: str, where: str = "") -> object:
-    """One JSON document; refuses duplicate keys, NaN, Infinity and deep nesting."""
+def parse_json(text: str, where: str = "", *, unknown: bool = False) -> object:
+    """One JSON document; refuses duplicate keys, deep nesting, and (``unknown``: reads as null) NaN and Infinity."""
 
     def pairs(items: list[tuple[str, object]]) -> dict[str, object]:
         result = dict(items)
@@ -154,7 +154,9 @@ def parse_json(text: str, where: str = "") -> object:
             raise fault("json.duplicate", "key {key!r} stands twice in one place", path=where, key=twice)
         return result
 
-    def constant(name: str) -> NoReturn:
+    def constant(name: str) -> None:  # what it returns stands for the value
+        if unknown:
+            return
         raise fault("json.constant", "{name} is not JSON", path=where, name=name)
 
     refuse_long_numbers(text, where)

@@ -37,14 +37,25 @@ UNSPOKEN = (
     "the sequence length: the training program cuts the sequences",
 )
 _LAYERS = {
-    "BloomForCausalLM": "BloomBlock", "GPT2LMHeadModel": "GPT2Block", "GPTNeoXForCausalLM": "GPTNeoXLayer",
-    "MptForCausalLM": "MptBlock",
-    "ChatGLMModel": "GLMBlock", "Llama4ForCausalLM": "Llama4TextDecoderLayer",
+    "ChatGLMModel": "GLMBlock", "GPT2LMHeadModel": "GPT2Block", "GPTNeoXForCausalLM": "GPTNeoXLayer",
+    "GPTNeoXJapaneseForCausalLM": "GPTNeoXJapaneseLayer", "CTRLLMHeadModel": "EncoderLayer", "OpenAIGPTLMHeadModel": "Block",
+    "ModernBertDecoderForCausalLM": "ModernBertDecoderLayer", "ChameleonForConditionalGeneration": "ChameleonDecoderLayer",
+    "Molmo2ForConditionalGeneration": "Molmo2DecoderLayer",
+    "JambaForCausalLM": "JambaAttentionDecoderLayer,JambaMambaDecoderLayer",
+    "OlmoHybridForCausalLM": "OlmoHybridAttentionDecoderLayer,OlmoHybridLinearAttentionDecoderLayer",
+    "Inkling2ForCausalLM": "Inkling2SlidingDecoderLayer,Inkling2FullDecoderLayer",
+    **{f"{family}ForCausalLM": f"{family}Block" for family in (
+        "Bloom", "CodeGen", "Dbrx", "FalconMamba", "GPTBigCode", "GPTJ", "GPTNeo", "Mamba", "Mamba2", "Mpt", "NemotronH",
+    )},
+    **{f"{family}ForCausalLM": f"{family}TextDecoderLayer" for family in (
+        "Dots3Note", "Gemma3n", "Gemma4", "Gemma4Unified", "Llama4", "Qwen4Exp",
+    )},
 }
+"""Where the layer of a class is called otherwise than ``FamilyDecoderLayer``; several kinds of layers stand behind one another."""
 
 
 def layer_class(model: Model) -> str | None:
-    """Name of the module that is one layer in transformers; None where the architecture is not known.
+    """Name of the module that is one layer in transformers (several: with commas); None where the architecture is not known.
 
     >>> from meshwright.catalog import load_model
     >>> layer_class(load_model("llama3-8b"))
@@ -53,7 +64,8 @@ def layer_class(model: Model) -> str | None:
     name = model.architecture
     if name in _LAYERS:
         return _LAYERS[name]
-    return name.removesuffix("ForCausalLM") + "DecoderLayer" if name.endswith("ForCausalLM") else None
+    family, found, _ = name.partition("For")
+    return {"ForCausalLM": f"{family}DecoderLayer", "ForConditionalGeneration": f"{family}TextDecoderLayer"}.get(found + _)
 
 
 GRID = (

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from meshwright.documents.quoting import python
 from meshwright.frameworks.hub import hub_name
 from meshwright.frameworks.megatron.hybrid import letters_of_a_layer
-from meshwright.frameworks.parts import takes_class
+from meshwright.frameworks.parts import class_of, takes_class
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,9 +37,14 @@ def imports() -> Iterator[str]:
 def built(model: Model) -> Iterator[str]:
     """The lines of a program that set ``config.model``: the language model of the hub's file, with as many layers as are planned.
 
-    Of a wrapper with a tower (Gemma 3 from 4 B on) the text part is taken, as it was planned.
+    Of a wrapper whose tower is not planned (Gemma 3 from 4 B on) the text part is taken; with a tower its whole class, the tower
+    and what projects its output frozen or trained as planned.
     """
-    yield f"    shape = AutoConfig.from_pretrained({python(hub_name(model))}).get_text_config()"
-    yield f"    shape.architectures = [{python(model.architecture)}]"
+    whole = "" if model.tower is not None else ".get_text_config()"
+    yield f"    shape = AutoConfig.from_pretrained({python(hub_name(model))}){whole}"
+    yield f"    shape.architectures = [{python(class_of(model))}]"
     yield "    config.model = AutoBridge.from_hf_config(shape).to_megatron_provider(load_weights=False)"
     yield f"    config.model.num_layers = {model.num_layers}"
+    if model.tower is not None:
+        yield f"    config.model.freeze_vision_model = {not model.tower.trained}"
+        yield f"    config.model.freeze_vision_projection = {not model.tower.trained}"

@@ -58,7 +58,22 @@ def _own_stages(plan: Planned) -> bool:
     return automatic and plan.pp > 1 and not is_even(split_of(plan.case, plan.layout))
 
 
+def _tower(plan: Planned) -> Values | None:
+    """What a tower is not trained with."""
+    if plan.case.model.tower is None:
+        return None
+    against = [
+        word for word, found in (
+            ("context parallelism", plan.cp > 1), ("tuning, for which no data set of images is written here",
+                                                   plan.case.training.task != "pretrain"),
+            ("a chosen attention kernel", bool(plan.case.implementation.kernel)),
+        ) if found
+    ]
+    return values_if(against, against=" nor ".join(against))
+
+
 OWN = (
+    Rule("tower", "{model} with its vision tower takes no {against}", _tower, "start", "model", ("main",)),
     Rule("model", "Megatron-Bridge {release} has no recipe, no AutoBridge and no field for {features}", _model, "never", "model"),
     Rule("world", "world size ({world}) is not divisible by total_model_size (model_cfg.tensor_model_parallel_size={tp} * "
          "model_cfg.pipeline_model_parallel_size={pp} * model_cfg.context_parallel_size={cp})", _world),

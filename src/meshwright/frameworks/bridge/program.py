@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from meshwright.documents.quoting import Written, comment, python
 from meshwright.frameworks.base import File
 from meshwright.frameworks.bridge.automatic import built, imports, is_automatic
+from meshwright.frameworks.bridge.images import mocked
 from meshwright.frameworks.bridge.model_fields import VARIANT_SPEC, model_fields, module, provider
 from meshwright.frameworks.bridge.recipes import MODES, recipe_of
 from meshwright.frameworks.megatron.precision_arguments import BACKENDS
@@ -46,7 +47,8 @@ def program(case: Case, release: str) -> File:
     start = recipe.function(task) if recipe else f"_{MODES[task]}_common"
     imports = [
         *(() if recipe else _imports(case, release)), f"from megatron.bridge.recipes{'' if recipe else '.common'} import {start}",
-        "from megatron.bridge.training.gpt_step import forward_step", f"from megatron.bridge.training.{trainer} import {trainer}",
+        f"from megatron.bridge.training.{'vlm' if case.model.tower else 'gpt'}_step import forward_step",
+        f"from megatron.bridge.training.{trainer} import {trainer}",
         "from megatron.bridge.training.utils.omegaconf_utils import process_config_with_overrides",
     ]
     if case.implementation.kernel:
@@ -81,6 +83,8 @@ def _imports(case: Case, release: str) -> Iterator[str]:
     """What the model's fields name."""
     if is_automatic(case.model, release):
         yield from imports()
+        if case.model.tower is not None:
+            yield "from megatron.bridge.data.builders import MockVLMSFTDatasetConfig"
         return
     named = [str(value) for value in model_fields(case, release).values() if isinstance(value, Written)]
     if any(name.startswith("partial") for name in named):
@@ -106,6 +110,8 @@ def _model(case: Case, release: str) -> Iterator[str]:
     if case.training.task == "pretrain":
         yield '    config.tokenizer.tokenizer_type = "NullTokenizer"'
         yield f"    config.tokenizer.vocab_size = {case.model.vocabulary}"
+    if case.model.tower is not None:
+        yield from mocked(case)
 
 
 def _kernel(case: Case) -> Iterator[str]:

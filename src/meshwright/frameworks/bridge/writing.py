@@ -122,6 +122,11 @@ def _assumed(case: Case, release: str, options: Options) -> tuple[str, ...]:
             f"The shape of the model is that of {hub_name(case.model)} on the hub (`AutoBridge`); a folder with its `config.json` "
             f"does as well in `{PATH}`."
         )
+        if case.model.tower is not None:
+            said.append(
+                "Images are made up, in number and size so that they fill the planned share of each sequence; the processor of "
+                f"{hub_name(case.model)} cuts them. Bridge's own recipes of towers overlap neither gradients nor gathers."
+            )
         if any(kind.attention and kind.mixer for kind in case.model.kinds):
             said.append(
                 "Bridge's class of this model runs attention unfused (`transformer_impl: local`): its score matrices and what they "

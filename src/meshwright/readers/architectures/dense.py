@@ -45,7 +45,8 @@ def uniform(
     )
 
 
-@reads("LlamaForCausalLM", "llama", "exaone", "InternLMForCausalLM", "InternLM2ForCausalLM", "internlm", "internlm2")
+@reads("LlamaForCausalLM", "llama", "exaone", "InternLMForCausalLM", "InternLM2ForCausalLM", "internlm", "internlm2",
+       "InternLM3ForCausalLM", "internlm3", "iquestcoder")
 def llama(fields: Fields) -> Model:
     """Llama 1-3 and InternLM (whose ``bias`` is Llama's ``attention_bias``)."""
     hidden, layers = fields.size("hidden_size"), fields.layers("num_hidden_layers")
@@ -72,7 +73,7 @@ def mistral(fields: Fields) -> Model:
     )
 
 
-@reads("Qwen2ForCausalLM", "qwen2", "qwen2_vl_text", "qwen2_5_vl_text")
+@reads("Qwen2ForCausalLM", "qwen2", "qwen2_vl_text", "qwen2_5_vl_text", "qwen2_5_omni_text")
 def qwen2(fields: Fields) -> Model:
     """Qwen 1.5, 2 and 2.5: biases on queries, keys and values."""
     hidden, layers = fields.size("hidden_size"), fields.layers("num_hidden_layers")

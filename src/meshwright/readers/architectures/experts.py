@@ -100,7 +100,7 @@ def qwen2_moe(fields: Fields) -> Model:
     )
 
 
-@reads("Qwen3MoeForCausalLM", "qwen3_moe", "qwen3_vl_moe_text")
+@reads("Qwen3MoeForCausalLM", "qwen3_moe", "qwen3_vl_moe_text", "qwen3_omni_moe_text")
 def qwen3_moe(fields: Fields) -> Model:
     """Qwen3-MoE: norms on query and key heads, no shared expert."""
     hidden, layers = fields.size("hidden_size"), fields.layers("num_hidden_layers")

@@ -254,12 +254,13 @@ def minimax(fields: Fields) -> Model:
     return of_layers(fields, _mixed(words, attention, mixer, [experts] * layers), hidden=hidden)
 
 
-def latent_without_rank(fields: Fields) -> Attention:
-    """Multi-head latent attention whose queries may have no latent."""
+def latent_without_rank(fields: Fields, *, unturned: bool = False) -> Attention:
+    """Multi-head latent attention whose queries may have no latent, and keys no rotary part where they are ``unturned``."""
     heads = fields.size("num_attention_heads")
     latent = LatentAttention(
         query_rank=fields.optional_size("q_lora_rank"), key_value_rank=fields.size("kv_lora_rank"),
-        nope_dim=fields.size("qk_nope_head_dim"), rope_dim=fields.size("qk_rope_head_dim"), value_dim=fields.size("v_head_dim"),
+        nope_dim=fields.size("qk_nope_head_dim"),
+        rope_dim=fields.size("qk_rope_head_dim", minimum=0 if unturned else 1), value_dim=fields.size("v_head_dim"),
     )
     return Attention(num_heads=heads, num_key_value_heads=heads, head_dim=latent.nope_dim + latent.rope_dim, latent=latent)
 

@@ -73,6 +73,13 @@ def gemma3n(fields: Fields) -> Model:
     return _with_inputs(replace(model, front=apart, back=apart), fields, inputs)
 
 
+@reads("Gemma4UnifiedForCausalLM", "gemma4_unified_text")
+def gemma4_unified(fields: Fields) -> Model:
+    """Gemma 4's models without towers: no inputs for each layer, no experts."""
+    fields.data = {**fields.data, "hidden_size_per_layer_input": 0, "enable_moe_block": False}
+    return gemma4(fields)
+
+
 @reads("Gemma4ForCausalLM", "gemma4_text")
 def gemma4(fields: Fields) -> Model:
     """Gemma 4: wide heads in full attention, where keys may be the values; experts beside a dense block; inputs for each layer."""

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from meshwright.readers.fields import Fields
 
 
-def _model(
+def of_one_kind(
     fields: Fields,
     *,
     hidden: int,
@@ -27,6 +27,7 @@ def _model(
     embedding_width: int | None = None,
     vocabulary: int | None = None,
 ) -> Model:
+    """A model whose layers are all alike, from its layer and what stands around them."""
     return Model(
         name="",
         hidden=hidden,
@@ -44,7 +45,8 @@ def _model(
     )
 
 
-def _full_attention(fields: Fields, hidden: int, heads: int, *, bias: bool) -> Attention:
+def full_attention(fields: Fields, hidden: int, heads: int, *, bias: bool) -> Attention:
+    """Attention with as many key-value heads as heads."""
     return Attention(
         num_heads=heads,
         num_key_value_heads=heads,
@@ -61,8 +63,8 @@ def gpt2(fields: Fields) -> Model:
     hidden = fields.size("n_embd", "hidden_size")
     positions = fields.size("n_positions", "max_position_embeddings")
     mlp = Mlp(width=fields.size("n_inner", default=4 * hidden), gated=False, bias=True)
-    attention = _full_attention(fields, hidden, fields.size("n_head", "num_attention_heads"), bias=True)
-    return _model(
+    attention = full_attention(fields, hidden, fields.size("n_head", "num_attention_heads"), bias=True)
+    return of_one_kind(
         fields,
         hidden=hidden,
         layers=fields.layers("n_layer", "num_hidden_layers"),
@@ -79,10 +81,10 @@ def gpt_neox(fields: Fields) -> Model:
     """GPT-NeoX and Pythia: attention and block in parallel, each behind its own norm."""
     hidden = fields.size("hidden_size")
     bias = fields.flag("attention_bias", default=True)
-    attention = _full_attention(fields, hidden, fields.size("num_attention_heads"), bias=bias)
+    attention = full_attention(fields, hidden, fields.size("num_attention_heads"), bias=bias)
     mlp = Mlp(width=fields.size("intermediate_size"), gated=False, bias=True)
     parallel = fields.flag("use_parallel_residual", default=True)
-    return _model(
+    return of_one_kind(
         fields,
         hidden=hidden,
         layers=fields.layers("num_hidden_layers"),
@@ -98,8 +100,8 @@ def gpt_neox(fields: Fields) -> Model:
 def bloom(fields: Fields) -> Model:
     """BLOOM: ALiBi and a norm behind the embedding."""
     hidden = fields.size("hidden_size", "n_embed")
-    attention = _full_attention(fields, hidden, fields.size("n_head", "num_attention_heads"), bias=True)
-    return _model(
+    attention = full_attention(fields, hidden, fields.size("n_head", "num_attention_heads"), bias=True)
+    return of_one_kind(
         fields,
         hidden=hidden,
         layers=fields.layers("n_layer", "num_hidden_layers"),
@@ -117,10 +119,10 @@ def opt(fields: Fields) -> Model:
     hidden = fields.size("hidden_size")
     bias = fields.flag("enable_bias", default=True)
     positions = fields.size("max_position_embeddings")
-    attention = _full_attention(fields, hidden, fields.size("num_attention_heads"), bias=bias)
+    attention = full_attention(fields, hidden, fields.size("num_attention_heads"), bias=bias)
     width = fields.size("word_embed_proj_dim", default=hidden)
     before = fields.flag("do_layer_norm_before", default=True)
-    return _model(
+    return of_one_kind(
         fields,
         hidden=hidden,
         layers=fields.layers("num_hidden_layers"),
@@ -142,9 +144,9 @@ def mpt(fields: Fields) -> Model:
     alibi = fields.inner("attn_config").flag("alibi", default=True)
     learned = not alibi and fields.flag("learned_pos_emb", default=True)
     positions = fields.size("max_seq_len", default=2048)
-    attention = _full_attention(fields, hidden, fields.size("n_heads", "num_attention_heads"), bias=bias)
+    attention = full_attention(fields, hidden, fields.size("n_heads", "num_attention_heads"), bias=bias)
     mlp = Mlp(width=fields.size("expansion_ratio", default=4) * hidden, gated=False, bias=bias)
-    return _model(
+    return of_one_kind(
         fields,
         hidden=hidden,
         layers=fields.layers("n_layers", "num_hidden_layers"),
@@ -178,7 +180,7 @@ def falcon(fields: Fields) -> Model:
         output_bias=bias,
     )
     mlp = Mlp(width=fields.size("ffn_hidden_size", default=4 * hidden), gated=False, bias=bias)
-    return _model(
+    return of_one_kind(
         fields,
         hidden=hidden,
         layers=fields.layers("num_hidden_layers", "n_layer"),
@@ -202,7 +204,7 @@ def chatglm(fields: Fields) -> Model:
         query_bias=bias,
         key_value_bias=bias,
     )
-    return _model(
+    return of_one_kind(
         fields,
         hidden=hidden,
         layers=fields.layers("num_layers"),

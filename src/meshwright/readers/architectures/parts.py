@@ -28,13 +28,14 @@ def classes_of(name: str) -> tuple[str, ...]:
     return tuple(each for each in _NAMES.get(architectures[name], ()) if each[:1].isupper())
 
 
-def reads(*names: str) -> Callable[[Architecture], Architecture]:
-    """Register a function under class names and model types."""
+def reads(*names: str, inside: str = "") -> Callable[[Architecture], Architecture]:
+    """Register a function under class names and model types; ``inside``: the class of a wrapper, where no class has the language
+    model alone."""
 
     def register(function: Architecture) -> Architecture:
         for name in names:
             architectures.add(name, function)
-        _NAMES[function] = names
+        _NAMES[function] = (*names, inside) if inside else names
         return function
 
     return register

@@ -14,10 +14,12 @@ if TYPE_CHECKING:
 _BASES = {
     "mixtral": 1e6, "phimoe": 1e6, "gpt_oss": 150_000.0, "gemma3_text": 1e6, "llama4_text": 500_000.0, "olmo3": 500_000.0,
     "smollm3": 2e6, "ernie4_5": 500_000.0, "ernie4_5_moe": 500_000.0, "minimax_m2": 5e6, "hy_v3": 11_158_840.0,
-    "solar_open": 1e6, "ministral3": 1e6,
+    "solar_open": 1e6, "ministral3": 1e6, "cohere": 500_000.0, "bitnet": 500_000.0, "flex_olmo": 500_000.0, "zaya": 5e6,
+    "muse_spark_text": 500_000.0,
 }
 """Bases that the classes of transformers take where a file names none, and that are not 10000; by model type."""
 _RATIOS = {
+    "zaya": 0.5, "phi": 0.5, "persimmon": 0.5, "stablelm": 0.25,
     "gpt_neox": 0.25, "nemotron": 0.5, "glm4_moe": 0.5, "chatglm": 0.5, "glm4": 0.5, "minimax_m2": 0.5, "bailing_moe_v2": 0.5,
 }
 """Shares that a file need not name, by model type; ChatGLM's is written in its code alone."""
@@ -29,7 +31,7 @@ def with_rotary(model: Model, fields: Fields, key: str) -> Model:
         return model
     base, ratio = (_default(key, table, usual) for table, usual in ((_BASES, 10_000.0), (_RATIOS, 1.0)))
     inner = fields.inner("rope_parameters")
-    for kind in ("full_attention", "sliding_attention"):
+    for kind in ("full_attention", "hybrid", "sliding_attention"):
         if inner.has(kind):
             inner = inner.inner(kind)
             break
@@ -38,6 +40,8 @@ def with_rotary(model: Model, fields: Fields, key: str) -> Model:
     ratio = fields.number("partial_rotary_factor", "rotary_pct", default=share, maximum=1.0)
     if architectures[key] is architectures["chatglm"]:
         base *= fields.number("rope_ratio", default=1.0)
+    if architectures[key] is architectures["gptj"]:
+        ratio = min(1.0, fields.size("rotary_dim", default=64) / model.attention.head_dim)
     return replace(model, rotary_base=base, rotary_ratio=1.0 if model.attention.latent else ratio)
 
 

@@ -40,7 +40,7 @@ def smollm3(fields: Fields) -> Model:
     )
 
 
-@reads("Ernie4_5ForCausalLM", "ernie4_5", "Ernie4_5_ForCausalLM")
+@reads("Ernie4_5ForCausalLM", "ernie4_5", "Ernie4_5_ForCausalLM", "paddleocr_vl_text")
 def ernie(fields: Fields) -> Model:
     """ERNIE 4.5, dense: heads of 128, one switch for the biases of all products."""
     hidden, layers = fields.size("hidden_size"), fields.layers("num_hidden_layers")
@@ -55,7 +55,7 @@ def ernie(fields: Fields) -> Model:
     )
 
 
-@reads("HunYuanDenseV1ForCausalLM", "hunyuan_v1_dense")
+@reads("HunYuanDenseV1ForCausalLM", "hunyuan_v1_dense", "hunyuan_vl_text")
 def hunyuan(fields: Fields) -> Model:
     """Hunyuan, dense: a norm on every query and key head."""
     hidden, layers = fields.size("hidden_size"), fields.layers("num_hidden_layers")
@@ -89,7 +89,7 @@ def seed_oss(fields: Fields) -> Model:
     )
 
 
-@reads("GraniteForCausalLM", "granite")
+@reads("GraniteForCausalLM", "granite", "granite_docling_text", "granite4_vision_text")
 def granite(fields: Fields) -> Model:
     """Granite: Llama with multipliers, which change no shape."""
     hidden, layers = fields.size("hidden_size"), fields.layers("num_hidden_layers")
@@ -142,7 +142,14 @@ def glm4(fields: Fields) -> Model:
     )
 
 
-@reads("Cohere2ForCausalLM", "cohere2")
+@reads("glm_ocr_text", inside="GlmOcrForConditionalGeneration")
+def glm_ocr(fields: Fields) -> Model:
+    """The language model of GLM-OCR: GLM-4's layers without biases."""
+    fields.data = {**fields.data, "attention_bias": False}
+    return glm4(fields)
+
+
+@reads("Cohere2ForCausalLM", "cohere2", "CohereCompassForCausalLM", "cohere_compass_text")
 def cohere2(fields: Fields) -> Model:
     """Command R7B and A: both blocks behind one norm without a bias, three sliding layers to a full one."""
     hidden, layers = fields.size("hidden_size"), fields.layers("num_hidden_layers")

@@ -163,14 +163,18 @@ def step3(fields: Fields) -> Model:
     """Step 3.5: windows with heads of their own, a gate on each head; lists of its files go on behind the last layer."""
     hidden, layers = fields.size("hidden_size"), fields.layers("num_hidden_layers")
     other, mtp = fields.inner("attention_other_setting"), fields.size("num_nextn_predict_layers", default=0, minimum=0)
+    own_keys = not fields.has("num_attention_groups")  # those of the class of transformers, which always has the gate
     full = Attention(
-        num_heads=fields.size("num_attention_heads"), num_key_value_heads=fields.size("num_attention_groups"),
+        num_heads=fields.size("num_attention_heads"),
+        num_key_value_heads=fields.size("num_attention_groups", "num_key_value_heads"),
         head_dim=fields.size("head_dim", default=128),
-        gate="head" if fields.flag("use_head_wise_attn_gate", default=False) else "none",
+        gate="head" if fields.flag("use_head_wise_attn_gate", default=own_keys) else "none",
         query_key_norm="head" if fields.flag("use_qk_norm", default=True) else "none",
     )
     window = replace(
-        full, num_heads=other.size("num_attention_heads", default=full.num_heads),
+        full, num_heads=other.size(
+            "num_attention_heads", default=fields.size("num_sliding_attention_heads", default=full.num_heads)
+        ),
         num_key_value_heads=other.size("num_attention_groups", default=full.num_key_value_heads),
         head_dim=other.size("head_dim", default=full.head_dim), window_tokens=fields.optional_size("sliding_window"),
     )
@@ -179,12 +183,16 @@ def step3(fields: Fields) -> Model:
                          ("full_attention", "sliding_attention"))
     windowed = [word == "sliding_attention" for word in types][:layers] if types else [False] * layers
     experts = MixtureOfExperts(
-        num_experts=fields.size("moe_num_experts"), experts_per_token=fields.size("moe_top_k"),
+        num_experts=fields.size("moe_num_experts", "n_routed_experts"),
+        experts_per_token=fields.size("moe_top_k", "num_experts_per_tok"),
         expert_width=fields.size("moe_intermediate_size"), shared_width=fields.size("share_expert_dim", default=0, minimum=0),
         correction_bias=fields.flag("use_moe_router_bias", default=True),
         routed_scale=fields.number("moe_router_scaling_factor", default=1.0),
     )
-    sparse = _numbered(fields, "moe_layers_enum")
+    words = fields.words("mlp_layer_types", layers, ("dense", "sparse"))
+    sparse = _numbered(fields, "moe_layers_enum") or frozenset(
+        index for index, word in enumerate(words or ()) if word == "sparse"
+    )
     dense = Mlp(width=fields.size("intermediate_size"))
     return mixture(
         fields, hidden=hidden, attentions=[window if is_window else full for is_window in windowed],

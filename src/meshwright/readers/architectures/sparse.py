@@ -32,7 +32,11 @@ def deepseek_v32(fields: Fields) -> Model:
 @reads("GlmMoeDsaForCausalLM", "glm_moe_dsa")
 def glm_moe_dsa(fields: Fields) -> Model:
     """GLM-5 and later: in 5.2 some layers take over the choice of a layer before them."""
-    layers = fields.layers("num_hidden_layers")
+    return _selected(fields, heads=32, own=choosing_layers(fields, fields.layers("num_hidden_layers")))
+
+
+def choosing_layers(fields: Fields, layers: int) -> list[bool]:
+    """Whether each layer has an indexer of its own: listed, as a pattern of letters, or every so many."""
     words = stack_words(fields, "indexer_types", layers, {"full": "full", "shared": "shared"})
     if words is None and fields.has("index_topk_pattern"):
         words = stack_words(fields, "index_topk_pattern", layers, {"F": "full", "S": "shared", "full": "full", "shared": "shared"})
@@ -41,7 +45,7 @@ def glm_moe_dsa(fields: Fields) -> Model:
         words = ["shared" if max(index - offset + 1, 0) % step else "full" for index in range(layers)]
     if words and words[0] == "shared":
         fields.fault("indexer_types", "config.first-shared", "the first layer takes over a choice that no layer has made")
-    return _selected(fields, heads=32, own=[word == "full" for word in words])
+    return [word == "full" for word in words]
 
 
 def _selected(fields: Fields, *, heads: int, own: list[bool] | None) -> Model:

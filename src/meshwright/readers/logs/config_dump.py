@@ -36,7 +36,7 @@ def take_json(draft: Draft, hit: Hit, prefix: str, begins: int = 0) -> bool:
                 break
         text = "\n".join([text, *rest])
     try:
-        found = parse_json(text)
+        found = parse_json(text, unknown=True)
     except InputError:
         return False
     if not isinstance(found, dict):
