@@ -49,6 +49,35 @@ def test_no_micro_batch_takes_less_than_its_share_of_a_larger_one(case, kind, wa
     assert shares is None or shares.min() >= ROUNDED
 
 
+def _meshes_over_pairs(space, overlap):
+    """The bounds of meshes over those of their pairs, ``[treatment, pair]``; None where no layout is legal."""
+    grid = open_grid(space, Counts(), overlap=overlap)
+    if grid is None:
+        return None
+    pairs = grid.legal.pairs
+    of_pairs_s = grid.bounds.of_pairs_s(grid.work, pairs, np.arange(len(space.recomputes)))
+    return grid.bounds.of_meshes_s[:, pairs.mesh] / of_pairs_s
+
+
+@given(cases(moe=True), st.builds(Overlap, tensor=st.booleans(), expert=st.booleans()), st.sampled_from(EVERYTHING.context_kinds))
+@examples(40)
+def test_no_mesh_is_bounded_above_its_pairs_whatever_overlaps(case, overlap, kind):
+    space = structs.replace(make_space(case, EVERYTHING, case.cluster.num_devices, parse_pins({})), context_kind=kind)
+    ratios = _meshes_over_pairs(space, overlap)
+    assert ratios is None or ratios.max() <= 1.0 / ROUNDED
+
+
+def test_products_that_hide_messages_and_exchanges_at_once_give_no_share():
+    """A small product is slow for its size and hides more of both than it takes, so that twice as much of it is slower by more."""
+    case = small_case(
+        "deepseek-v3", "ascend-910b", layers=6, devices=16, batch=12, sequence=512, implementation="mindspore-cells-unfused",
+    )
+    case = replace(case, cluster=replace(case.cluster, scale_up_devices=1))
+    space, overlap = make_space(case, EVERYTHING, 16, parse_pins({})), Overlap(tensor=True, expert=True)
+    assert _shares(space, overlap).min() < 0.999
+    assert _meshes_over_pairs(space, overlap).max() <= 1.0 / ROUNDED
+
+
 @pytest.mark.parametrize(
     ("model", "device", "name"),
     [
