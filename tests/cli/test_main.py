@@ -121,6 +121,11 @@ def test_debug_shows_where(monkeypatch):
         package.main(["plan"])
 
 
+def test_words_of_one_option_in_two_are_refused(capsys):
+    assert package.main(["plan", "llama3-8b", "--launch", "routing=natural", "--launch", "graphs=none"]) == 2
+    assert capsys.readouterr().err == "error: --launch is given 2 times; all its words stand in one, as in --launch 'A=1 B=2'\n"
+
+
 def test_a_reader_that_goes_away_is_no_error():
     reader, writer = os.pipe()
     os.close(reader)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ LEVEL = "0.9"
 """Level of the intervals that every estimate gives."""
 WHOLE = NO_NUMBERS | {"attention_rows"}
 """Constants that are no numbers on a log scale."""
+_SHARE = re.compile(r"0\.[0-9]{1,6}")
 MOVABLE = frozenset(field.name for field in fields(Constants)) - WHOLE
 
 
@@ -66,9 +68,18 @@ def _scale(scale: Scale, where: str) -> Iterator[Message]:
     for values, where_of in ((scale.shifts, "shifts"), *((counts, f"runs.{name}") for name, counts in scale.runs.items())):
         for value, number in values.items():
             yield from _within(number, 0.0, MOST, f"{where}.{where_of}.{value}")
+    for feature in sorted(scale.shifts.keys() ^ scale.runs.keys()):
+        known = ", ".join(sorted(scale.runs.keys() & scale.shifts.keys())) or "none"
+        here, there = ("shifts", "runs") if feature in scale.shifts else ("runs", "shifts")
+        yield Message(
+            "calibration.feature", "stands in {here} and not in {there}; in both: {known}",
+            {"here": here, "there": there, "known": known}, f"{where}.{here}.{feature}",
+        )
     if LEVEL not in scale.quantiles:
         yield Message("calibration.level", "has no level {level}", {"level": LEVEL}, f"{where}.quantiles")
     for level, quantile in scale.quantiles.items():
+        if not _SHARE.fullmatch(level):
+            yield Message("calibration.quantile", "is no share between 0 and 1", {}, f"{where}.quantiles.{level}")
         yield from _within(quantile, 0.0, 1e3, f"{where}.quantiles.{level}")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
+from collections import Counter
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -12,10 +13,23 @@ from typer.core import TyperCommand
 
 from meshwright.api.fields import Field
 from meshwright.cli.words import AsWritten
+from meshwright.errors import fault
+
+WORDS = "WORDS"
+"""What stands for the value of an option that takes several words."""
 
 
 class Verb(AsWritten, TyperCommand):
     """A verb's command."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Refuse words of one option in two: the last would win, and the others be lost in silence."""
+        _, _, order = self.make_parser(ctx).parse_args(args=list(args))
+        for each, times in Counter(order).items():
+            if times > 1 and each.metavar == WORDS:
+                template = "{option} is given {times} times; all its words stand in one, as in {option} 'A=1 B=2'"
+                raise fault("cli.repeated", template, option=each.opts[0], times=times)
+        return super().parse_args(ctx, args)
 
 
 def command(name: str, summary: str, verb: Any) -> Any:
