@@ -10,6 +10,7 @@ import yaml
 
 from benchmarks.contradictions import contradictions
 from benchmarks.disclosure import how, is_fitted, section
+from benchmarks.ordinary import section as ordinary
 from benchmarks.regimes import regimes
 from benchmarks.worst import settings, worst
 from meshwright.catalog.calibrations import DEFAULT, calibration_table
@@ -96,6 +97,7 @@ def document(found: Mapping[str, Validation]) -> str:
         "(benchmarks/peers.yaml). *One constant* and *measured twice* stand beside errors of the step time. The target missed most "
         "comes first.", "",
         *target_table(summaries, titles), "",
+        *(["## The run in front of the user", "", *lines, ""] if (lines := ordinary(found)) else []),
     ]
     for title, each in zip(titles, summaries.values(), strict=True):
         lines += [f"## Scores: {title}", "", *score_table(each), ""]
