@@ -68,8 +68,9 @@ def document(found: Mapping[str, Validation]) -> str:
         "`benchmarks/versions.yaml` says why.", "",
         "## What the predictions have seen", "", *section(), "",
         "## Ceilings that bind", "",
-        "Constants that the shipped calibration holds at the most that physics allows, though its runs ask for more: a formula is "
-        "missing there. Of the cells of a framework (device and precision) the one that asks for most.", "", *ceiling_table(), "",
+        "Constants that the shipped calibration has at the most that physics allows: where their runs ask for more, a formula is "
+        "missing. The cells of a framework (device and precision) together, with the one that is pressed most.", "",
+        *ceiling_table(), "",
         "## Step time", "", "![Predicted against measured step time, by set](accuracy/steps.svg)", "",
         "## Memory", "", "![Predicted against measured memory, by set](accuracy/memory.svg)", "",
         "## By regime", "", "![Predicted over measured step time, by regime](accuracy/regimes.svg)", "",
@@ -122,8 +123,8 @@ def ceiling_table() -> list[str]:
     found: dict[tuple[str, str], list[Ceiling]] = {}
     for each in ceilings(calibration_table(DEFAULT)):
         found.setdefault((each.constant, each.cell.split()[1]), []).append(each)
-    return table(("constant", "framework", "cells", "asks for", "gets", "where most"), [
-        (f"`{constant}`", framework, str(len(each)), f"{each[0].wanted:.2f}", f"{each[0].maximum:.2f}", each[0].cell)
+    return table(("constant", "framework", "cells", "held at", "where most"), [
+        (f"`{constant}`", framework, str(len(each)), f"{each[0].maximum:.2f}", each[0].cell)
         for (constant, framework), each in found.items()
     ], left=2)
 

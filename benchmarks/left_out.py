@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from meshwright.catalog.calibrations import calibration_table, freedoms, held_out_provenance, table_text
 from meshwright.domain.calibration import CalibrationTable
+from meshwright.evidence.fit.bounded import room_of
 from meshwright.evidence.fit.calibrate import Outside, outside, table, unseen_effects
 from meshwright.evidence.fit.linear import Runs
 from meshwright.evidence.fit.pooling import ceilings_of, pooling
@@ -75,8 +76,8 @@ def shipped_fit(runs: Sequence[Run]) -> Fit:
     """The fit that ships, with its derivatives: one pass over the runs instead of a search."""
     free, shipped = freedoms(), calibration_table("shipped")
     space = Runs(runs, [each.name for each in free])
-    pool = pooling(free, space.keys)
     ceilings = ceilings_of(free, space.keys)
+    pool = replace(pooling(free, space.keys), room=room_of(space, ceilings))
     known = [shipped.offsets.get(each.name) for each in free]
     offsets = np.array([
         found.by_level.get(level, {}).get(value, 0.0) if (found := known[number]) else 0.0 for number, level, value in pool.columns

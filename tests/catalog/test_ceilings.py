@@ -11,7 +11,7 @@ from meshwright.catalog.device_sheet import device
 from meshwright.domain.calibration import Offsets
 
 
-def test_a_constant_that_would_pass_its_maximum_is_said_and_one_below_is_not():
+def test_a_constant_at_its_maximum_is_said_and_one_below_is_not():
     table = replace(calibration_table("shipped"), seen={"cell": {"h100-sxm|megatron|bf16": 3}})
     prior = float(priors(device("h100-sxm")).constants.gemm_ratio)
     for offset, binds in ((0.1, False), (0.5, True)):
@@ -24,5 +24,5 @@ def test_a_constant_that_would_pass_its_maximum_is_said_and_one_below_is_not():
 
 def test_every_cell_that_a_fit_saw_can_be_looked_at():
     found = ceilings(calibration_table("shipped"))
-    assert all(each.wanted > each.maximum for each in found)
+    assert all(each.wanted == pytest.approx(each.maximum, rel=6e-3) or each.wanted > each.maximum for each in found)
     assert list(found) == sorted(found, key=lambda each: -each.wanted / each.maximum)

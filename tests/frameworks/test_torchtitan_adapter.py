@@ -114,7 +114,7 @@ def test_what_torchtitan_takes_the_limits_take(name, oracle):
 
 # --- real files ----------------------------------------------------------------------------------------------------
 P, T, A = "parallelism.", "training.", "activation_checkpoint."
-PER_OPERATOR = Selective(modules=("core_attn", "op"))
+PER_OPERATOR = Selective(modules=("op",))
 REAL = {
     "llama3_8b": ({"model.name": "llama3",
     "model.flavor": "8B", T + "local_batch_size": 1, T + "seq_len": 8192, P + "data_parallel_shard_degree": -1,

@@ -59,6 +59,27 @@ def test_a_grouped_product_is_never_faster_than_one_product_of_all_rows(m, n, k,
     assert float(grouped_gemm_s(m, n, k, groups=groups, **OPTIONS)) >= float(gemm_s(m * groups, n, k, **OPTIONS)) * (1 - 1e-12)
 
 
+def test_a_group_loses_a_share_of_one_wave_at_most():
+    g = float(CONSTANTS.grouped_gemm_ratio)
+    small = float(grouped_gemm_s(64, 768, 2048, groups=8, **OPTIONS))
+    assert small == pytest.approx(float(gemm_s(64, 768, 2048, count=8, **OPTIONS)) / g)
+    losses = []
+    for m in (8192, 65536):
+        dense = float(gemm_s(m, 32768, 6144, count=8, **OPTIONS))
+        losses.append(float(grouped_gemm_s(m, 32768, 6144, groups=8, **OPTIONS)) - dense)
+    assert losses[0] == pytest.approx(losses[1])
+    assert 0 < losses[1] < 0.001 * dense
+
+
+@examples(60)
+@given(st.integers(1, 4000), sizes, sizes, st.integers(1, 64), st.sampled_from("mnk"), st.integers(1, 3000))
+def test_larger_groups_take_no_less_time(m, n, k, groups, side, more):
+    larger = {"m": m, "n": n, "k": k}
+    larger[side] += more
+    own = float(grouped_gemm_s(m, n, k, groups=groups, **OPTIONS))
+    assert float(grouped_gemm_s(**larger, groups=groups, **OPTIONS)) >= own * (1 - 1e-12)
+
+
 @examples(60)
 @given(st.lists(st.tuples(sizes, sizes, sizes), min_size=1, max_size=20))
 def test_columns_of_products_are_their_scalars(shapes):

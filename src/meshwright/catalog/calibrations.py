@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -194,9 +194,32 @@ def plain(value: object) -> object:
     return value
 
 
+MATRIX_UNITS = (
+    "gemm_ratio", "gemm_fp8_ratio", "gemm_fp4_ratio", "attention_forward_ratio", "attention_backward_ratio", "scan_ratio",
+)
+"""Shares of the peak of matrix units."""
+
+
 def priors(device: Device) -> Calibration:
-    """The priors of a device's family: ``none@0``."""
-    return Calibration(name=NONE, version=NONE_VERSION, constants=_constants(device.family))
+    """The priors of a device's family, of matrix units as its power lets them: ``none@0``."""
+    constants, share = _constants(device.family), power_share(device)
+    if share < 1.0:
+        constants = replace(constants, **{name: float(getattr(constants, name)) * share for name in MATRIX_UNITS})  # type: ignore[arg-type]
+    return Calibration(name=NONE, version=NONE_VERSION, constants=constants)
+
+
+def power_share(device: Device) -> float:
+    """What a limit of power leaves of the rate that matrix units sustain.
+
+        (P / P_peak)^(1/3), at most 1
+
+    Symbols: P power of the device; P_peak power at which its kin sustain the family's share of the same peak.
+    Units:   ratio.
+    Holds:   the clock is what is lowered: dynamic power is f V^2, and voltage follows the clock. Memory keeps its own clock.
+    Source:  largest BF16 matmuls of github stas00/ml-engineering, compute/accelerator: A100 of 300 W 0.93 of the one of 400 W (0.91
+             here), GH200 of 900 W 1.04 and in FP8 1.09 of an H100 of 700 W (1.09 here).
+    """
+    return min(1.0, (device.power_w / device.peak_power_w) ** (1.0 / 3.0)) if device.peak_power_w else 1.0
 
 
 def key_for(cluster: Cluster, *, framework: str, precision: str, release: str = "") -> Key:

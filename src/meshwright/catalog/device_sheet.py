@@ -37,6 +37,7 @@ class DeviceRecord:
     units: Count
     scale_up: Bandwidth
     power: Power
+    peak_power: Power | None = None
     synchronous: bool = False
     aliases: tuple[str, ...] = field(default=())
 
@@ -82,6 +83,7 @@ def build_device(name: str, record: DeviceRecord, sheet: Sheet) -> Device:
         num_units=int(record.units.base),
         scale_up_bytes_per_s=record.scale_up.base,
         power_w=record.power.base,
+        peak_power_w=record.peak_power.base if record.peak_power else 0.0,
         aliases=record.aliases,
         source="; ".join(dict.fromkeys(figure.source for figure in provenance_of(record, sheet.sources).values())),
         assumed=assumed_in(record),

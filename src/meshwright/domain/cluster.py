@@ -30,6 +30,8 @@ class Device:
     scale_up_bytes_per_s: float
     """One-direction bandwidth of the device into its scale-up domain (NVLink: half of the advertised total)."""
     power_w: float
+    peak_power_w: float = 0.0
+    """Power at which devices of the same chip sustain what the family does of this peak; 0: its own."""
     aliases: tuple[str, ...] = ()
     source: str = ""
     assumed: tuple[str, ...] = field(default=())

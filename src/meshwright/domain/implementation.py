@@ -174,6 +174,8 @@ class Implementation(Value, frozen=True, kw_only=True):
     is gathered, of which each rank takes its heads. False: heads are copied."""
     joined_products: bool = True
     """Queries, keys and values are one product, and so are gate and up."""
+    repeats_keys: bool = False
+    """Keys and values are repeated for every query head before attention, and context parallelism sends them so."""
     joined_exchanges: bool = True
     """Ulysses exchanges queries, keys, values and the output of a layer as one message per direction; False: as four."""
     exchange_copies: float = 1.0

@@ -12,11 +12,11 @@ from meshwright.text import LONGEST, shortened
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-MODULES = ("core_attn", "layernorm", "mlp", "mlp_act", "comm", "moe_act", "moe", "mla_up_proj", "shared_experts", "op")
+MODULES = ("core_attn", "layernorm", "mlp", "mlp_act", "comm", "moe_act", "moe", "mla_up_proj", "shared_experts", "attn_proj", "op")
 """What selective recomputation can name: parts of a layer by what is run again, whatever a framework calls them.
 
-``mlp_act`` is the gated activation of a dense block, ``comm`` the gathering of what sequence parallelism cut, and ``op`` is
-torchtitan's policy by operator, which drops every second product.
+``mlp_act`` is the gated activation of a dense block, ``comm`` the gathering of what sequence parallelism cut, ``attn_proj`` the
+output projection of attention, and ``op`` is torchtitan's policy by operator, which drops every second product and every pass.
 """
 
 

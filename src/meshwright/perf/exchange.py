@@ -228,7 +228,8 @@ def context_s(
         return nothing()
     cluster, constants, group = case.cluster, case.calibration.constants, groups.context
     attention, tp, cp = kind.attention, shape.tensor_parallel, shape.context_parallel
-    heads = attention.num_heads / tp if attention.latent else key_value_heads(attention, tp)
+    whole = attention.latent or case.implementation.repeats_keys
+    heads = attention.num_heads / tp if whole else key_value_heads(attention, tp)
     key_value = ELEMENT_BYTES * shape.tokens * heads * (attention.head_dim + attention.value_dim)
     if attention.latent and attention.selected_tokens is not None:
         key_value = ELEMENT_BYTES * shape.tokens * selected_width(attention)

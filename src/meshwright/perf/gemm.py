@@ -88,20 +88,24 @@ def grouped_gemm_s(
 ) -> Array:
     """Time of one grouped product: ``groups`` experts of m rows each against their own (k, n) weights.
 
-    The tiles of all groups share the waves, so many small experts fill the device, yet each pads its rows to a tile.
+    The tiles of all groups share the waves, so many small experts fill the device, yet each pads its rows to a tile. A group loses
+    something of one wave at most, so large experts run as dense products do.
 
-        t = gemm(m, n, k; count = groups) / g
+        t = T + (1 / g - 1) min(T, groups W);   T = gemm(m, n, k; count = groups);   W = 2 Tm Tn (k + k0) / (peak / U * eff)
 
-    Symbols: g ``Constants.grouped_gemm_ratio``, the loss of the grouped kernel against one GEMM.
+    Symbols: g ``Constants.grouped_gemm_ratio``, small groups in the grouped kernel against one GEMM; W a wave of the first tile.
     Shapes:  m, n, k, groups broadcast. m is the mean number of tokens of an expert.
     Units:   elements -> s.
     Holds:   balanced routing; imbalance is a factor of the caller.
     Source:  SimuMax B200 table: grouped 0.302 against dense 0.488 of peak, most of it small m (docs/sources.md#gemm).
     """
-    return gemm_s(
-        m, n, k, device=device, constants=constants, dtype=dtype, in_bytes=in_bytes, out_bytes=out_bytes,
-        count=groups, speed=speed * constants.grouped_gemm_ratio,
+    alone = gemm_s(
+        m, n, k, device=device, constants=constants, dtype=dtype, in_bytes=in_bytes, out_bytes=out_bytes, count=groups, speed=speed,
     )
+    tile, peak = constants.tiles[0], device.peak_flops_per_s[dtype]
+    unit_rate = peak / device.num_units * sustained_ratio(constants, dtype) * speed
+    wave = 2.0 * tile.rows * tile.columns * (array(k) + constants.gemm_setup_k) / unit_rate
+    return alone + (1.0 / constants.grouped_gemm_ratio - 1.0) * np.minimum(alone, groups * wave)
 
 
 def linear_s(

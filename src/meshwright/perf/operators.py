@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from meshwright.domain.model import Attention, CompressedAttention, LayerKind, Mlp, Model
 
 
+LAST_PRODUCT = "mlp out"
+"""The product that a dense feed-forward block ends with."""
+
+
 class WorkShape(Struct, frozen=True, kw_only=True):
     """What one rank works on in one micro-batch. Every field is a number or a column."""
 
@@ -160,7 +164,7 @@ def attention_products(
     """
     tokens, tp = shape.tokens, shape.tensor_parallel
     latent = attention.latent
-    output = _product("output projection", "attention", tokens, hidden, attention.output_width / tp)
+    output = _product("output projection", "attention", tokens, hidden, attention.output_width / tp, module="attn_proj")
     if latent is None:
         heads = projected_heads(attention, tp, cut=cut)
         query, key, value = attention.query_width / tp, heads * attention.head_dim, heads * attention.value_dim
@@ -302,7 +306,7 @@ def mlp_products(mlp: Mlp, hidden: int, shape: WorkShape, *, joined: bool = True
     tokens, tp = shape.tokens, shape.tensor_parallel
     products, inputs = (1, mlp.num_inputs) if joined else (mlp.num_inputs, 1)
     inside = [_product("mlp in", "mlp", tokens, inputs * mlp.width / tp, hidden, module="mlp")] * products
-    return (*inside, _product("mlp out", "mlp", tokens, hidden, mlp.width / tp, module="mlp"))
+    return (*inside, _product(LAST_PRODUCT, "mlp", tokens, hidden, mlp.width / tp, module="mlp"))
 
 
 def routed_tokens(experts: MixtureOfExperts, shape: WorkShape) -> Array:

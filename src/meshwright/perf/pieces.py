@@ -16,8 +16,9 @@ from meshwright.perf.exchange import Beside
 from meshwright.perf.expert_exchange import imbalance_ratio
 from meshwright.perf.fallback import fallback_attention_s
 from meshwright.perf.gemm import gemm_s, linear_s
+from meshwright.perf.messages import keeps_last_product
 from meshwright.perf.mixers import chunk_flops
-from meshwright.perf.operators import layer_products
+from meshwright.perf.operators import LAST_PRODUCT, layer_products
 from meshwright.perf.widths import has_part, row_elements, row_exists
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from meshwright.domain.model import Attention, LayerKind
     from meshwright.perf.operators import Product, WorkShape
 
-ATTENTION_CORE = "core_attn"
+ATTENTION_CORE, FEED_FORWARD, PER_OPERATOR = "core_attn", "mlp", "op"
 ALIGNED_ELEMENTS = 8
 """16-bit elements in the 16 bytes to which the operands of a batched product must be aligned for the matrix units."""
 
@@ -231,6 +232,28 @@ def products_of(kind: LayerKind, case: Case, shape: WorkShape) -> tuple[Product,
     )
 
 
+def ends_early(product: Product, kind: LayerKind, case: Case) -> bool:
+    """Whether a recomputation of the feed-forward block leaves a product out: its last, where nothing keeps the result.
+
+    Units:   none.
+    Holds:   implementations that run again what the backward needs and no more (``Implementation.checkpoints``).
+    Source:  torch.utils.checkpoint, early stop; jax.checkpoint, whose unused operations XLA removes.
+    """
+    last = product.module == FEED_FORWARD and product.name == LAST_PRODUCT
+    return last and case.implementation.checkpoints and not keeps_last_product(kind)
+
+
+def again_by_operator_s(products: tuple[Product, ...], case: Case) -> Array:
+    """Products that torchtitan's policy by operator runs again: every second, in the order of the forward.
+
+    Shapes:  the products' columns.
+    Units:   s.
+    Holds:   attention is kept; passes run again, too, and are the caller's.
+    Source:  torchtitan/distributed/activation_checkpoint.py, ``_get_custom_policy``.
+    """
+    return sum((product_s(each, case, "forward") for each in products[1::2]), start=array(0.0))
+
+
 def layer_pieces(kind: LayerKind, case: Case, shape: WorkShape, masking: tuple[Array, Array] | None = None) -> Pieces:
     """Device seconds of all operators of one layer, and of what ``masking`` adds to the attention core of both passes.
 
@@ -250,7 +273,8 @@ def layer_pieces(kind: LayerKind, case: Case, shape: WorkShape, masking: tuple[A
         once, behind = product_s(product, case, "forward"), product_s(product, case, "input")
         forward = forward + once
         input_gradient = input_gradient if product.detached else input_gradient + behind
-        forward_of[product.module] = forward_of.get(product.module, array(0.0)) + once
+        if not ends_early(product, kind, case):
+            forward_of[product.module] = forward_of.get(product.module, array(0.0)) + once
         weight = array(0.0) if frozen else product_s(product, case, "weight")
         if not frozen:
             weight_gradient = weight_gradient + weight + accumulation_s(product, case)
@@ -285,6 +309,7 @@ def layer_pieces(kind: LayerKind, case: Case, shape: WorkShape, masking: tuple[A
         behind = behind + memory_bound_s(row.backward_bytes * elements, device, constants, kind=row.kind)
         for module in row.modules:
             forward_of[module] = forward_of.get(module, array(0.0)) + once
+    forward_of[PER_OPERATOR] = again_by_operator_s(products, case) + ahead
     adapter_forward, adapter_backward = adapter_s(kind, case, shape)
     ahead, behind = ahead + adapter_forward, behind + adapter_backward
     return Pieces(

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from meshwright.domain.calibration import CalibrationTable, Freedom, Key, Offset
 from meshwright.domain.uncertainty import FitCurve, Scale
 from meshwright.estimate import estimate
 from meshwright.evidence.fit import fitters
+from meshwright.evidence.fit.bounded import bounded
 from meshwright.evidence.fit.calibrate import outside
 from meshwright.evidence.fit.fitters import Pooled
 from meshwright.evidence.fit.own import added, calibrate_on_top
@@ -409,3 +411,45 @@ def test_a_fold_is_judged_by_the_others_runs(monkeypatch) -> None:
     others = ([*range(5, 12)], [*range(5), *range(9, 12)], [*range(9)])
     medians = [float(np.expm1(np.median(left[places]))) for places in others]
     assert [table.diagnostics["median_step_error_ratio"] for table in tables] == pytest.approx(medians, abs=1e-4)
+
+
+@given(seed=st.integers(0, 10_000), tight=st.floats(0.0, 0.3))
+def test_a_bounded_minimum_is_the_lowest_of_all_that_keep_the_bounds(seed: int, tight: float) -> None:
+    """By Lagrange's equations for every choice of bounds that bind: the lowest that passes none."""
+    random = np.random.default_rng(seed)
+    keys = [Key(device=d, device_family="f", cluster="c", framework=w, release="", precision="p") for d in "ab" for w in "xy"]
+    pool = pooling((Freedom(name="gemm_ratio", spreads={"all": 0.1, "device": 0.1, "framework": 0.1}),), keys)
+    pool = replace(pool, room=np.full((len(keys), 1), tight))
+    slopes = random.normal(size=(8, pool.size))
+    normal, right = slopes.T @ slopes + np.eye(pool.size), 3.0 * random.normal(size=pool.size)
+    found = bounded(normal, right, np.zeros(pool.size), pool, np.ones(pool.size, dtype=bool))
+    sums = np.array([[float(column in row) for column in range(pool.size)] for row in pool.member[0].tolist()])
+
+    def cost(z):
+        return 0.5 * z @ normal @ z - right @ z
+
+    best = math.inf
+    for binds in product((False, True), repeat=len(keys)):
+        rows = sums[list(binds)]
+        equations = np.block([[normal, rows.T], [rows, np.zeros((len(rows), len(rows)))]])
+        z = np.linalg.lstsq(equations, np.concatenate([right, np.full(len(rows), tight)]), rcond=None)[0][: pool.size]
+        if float((sums @ z).max()) <= tight + 1e-9:
+            best = min(best, cost(z))
+    assert float((pool.multipliers(found) - pool.room).max()) < 1e-4
+    assert cost(found) == pytest.approx(best, abs=1e-3)
+
+
+def test_what_a_ceiling_stops_moves_no_other_framework() -> None:
+    """Runs that ask for twice what a device can do leave its kin where their own runs have them."""
+    keys = [Key(device="d", device_family="f", cluster="c", framework=w, release="", precision="p") for w in "xy"]
+    pool = pooling((Freedom(name="gemm_ratio", spreads={"all": 0.1, "framework": 0.1}),), keys)
+    room = np.array([[0.05], [0.05]])
+    (asks, column) = (pool.member[0][0], np.zeros(pool.size))
+    column[asks] = 1.0
+    normal, right = np.diag(1.0 / pool.spreads**2) + 1e4 * np.outer(column, column), 1e4 * math.log(2.0) * column
+    free = np.ones(pool.size, dtype=bool)
+    loose = pool.multipliers(bounded(normal, right, np.zeros(pool.size), pool, free))
+    held = pool.multipliers(bounded(normal, right, np.zeros(pool.size), replace(pool, room=room), free))
+    assert loose[1, 0] > 0.3
+    assert held[0, 0] == pytest.approx(0.05, abs=3e-3)
+    assert held[1, 0] == pytest.approx(0.025, abs=3e-3)

@@ -32,6 +32,8 @@ def given(monkeypatch):
         keys=["k"],
         freedoms=["f"],
         spreads=np.array([0.5]),
+        size=1,
+        room=None,
         multipliers=lambda offsets: offsets[None, :],
         normal_equations=normal_equations,
     )

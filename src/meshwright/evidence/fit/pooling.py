@@ -28,6 +28,8 @@ class Pooling(Value, frozen=True):
     """Prior standard deviation of every offset."""
     member: tuple[NDArray[np.int64], ...]
     """Per constant: ``[key, level]`` column of the offset."""
+    room: NDArray[np.float64] | None = None
+    """The largest log multiplier ``[key, constant]``; None: nothing is bounded."""
 
     @property
     def size(self) -> int:

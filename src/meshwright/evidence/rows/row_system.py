@@ -27,7 +27,7 @@ def cluster_of(row: Row) -> Cluster:
 def implementation_of(row: Row) -> Implementation:
     """How the row's framework ran it."""
     said = row.said
-    chosen = implementation(said.implementation)
+    chosen = implementation(said.implementation + said.edition)
     graphs = chosen.cuda_graphs or said.graphs
     return replace(
         chosen, cuda_graphs=graphs, expert_host_sync=chosen.expert_host_sync and said.dropless and not graphs,

@@ -41,6 +41,8 @@ class Said(Value, frozen=True, kw_only=True):
     family: str = ""
     """Family of frameworks, as ``Implementation.family`` names it."""
     implementation: str = ""
+    edition: str = ""
+    """What the name of the implementation ends in for a release that ran otherwise."""
     flex: bool = False
     """The flex dispatcher of experts, with DeepEP or HybridEP."""
     graphs: bool = False

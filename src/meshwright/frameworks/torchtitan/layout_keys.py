@@ -27,7 +27,7 @@ SCHEDULES: dict[Schedule, str] = {
 }
 ROTATIONS = {"all-gather": "allgather", "ring": "alltoall"}
 COMPILED = "compile.enable"
-PER_OPERATOR = Selective(modules=("core_attn", "op"))
+PER_OPERATOR = Selective(modules=("op",))
 """torchtitan's policy: every second product and all that is cheap runs again."""
 UNSPOKEN = (
     "overlap: FSDP gathers and reduces beside compute, stages wait for each other; only overlap=tp is a key",
@@ -37,7 +37,7 @@ UNSPOKEN = (
 
 def goes_compiled(case: Case, layout: Layout) -> bool:
     """Whether layers go through torch.compile, unless a layout says otherwise for every implementation but the eager one."""
-    return case.implementation.name != "torchtitan-eager" if layout.compiled is None else layout.compiled
+    return not case.implementation.name.startswith("torchtitan-eager") if layout.compiled is None else layout.compiled
 
 
 def head_of(release: str) -> str:
