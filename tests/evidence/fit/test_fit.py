@@ -13,7 +13,7 @@ from meshwright.domain.calibration import CalibrationTable, Freedom, Key, Offset
 from meshwright.domain.uncertainty import FitCurve, Scale
 from meshwright.estimate import estimate
 from meshwright.evidence.fit import fitters
-from meshwright.evidence.fit.calibrate import outside
+from meshwright.evidence.fit.calibrate import effect_needed, outside
 from meshwright.evidence.fit.fitters import Pooled
 from meshwright.evidence.fit.own import added, calibrate_on_top
 from meshwright.evidence.fit.pooling import ceilings_of, pooling
@@ -383,6 +383,22 @@ def test_a_kind_of_launch_without_runs_is_as_uncertain_as_it_was_found_to_be_and
     widths = {each: scale.half_width({**features[0], "launch": each}) for each in ("tuned", "natural routing", "plain", "else")}
     assert widths["natural routing"] == pytest.approx(widths["tuned"], rel=0.3)
     assert widths["plain"] > 3.0 * widths["tuned"] > 2.0 * widths["else"]
+
+
+@given(st.floats(-1.0, 1.0), st.floats(0.0, 20.0), st.floats(1e-4, 4.0))
+def test_the_effect_of_a_launch_is_the_least_that_holds_an_error_beside_what_is_shared(cell: float, u: float, size: float) -> None:
+    scale = Scale(
+        base=-3.0, effects={"cell": {"a": cell, "*": 0.0}, "launch": {"tuned": 0.3, "*": 0.1}}, quantiles={"0.9": 2.0},
+        shifts={"cell": u}, runs={"cell": {}}, growth=0.25,
+    )
+    features = {"cell": "a", "launch": "plain"}
+
+    def width(effect: float) -> float:
+        return replace(scale, effects={**scale.effects, "launch": {"plain": effect}}).half_width(features)
+
+    effect = effect_needed(scale, features, size)
+    assert width(effect) >= size
+    assert effect == 0.0 or width(effect - 1e-4) < size
 
 
 def test_runs_of_one_configuration_count_as_one_together_where_weights_are_squared() -> None:

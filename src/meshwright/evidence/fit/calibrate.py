@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     Progress = Callable[[str, int, int], None]
 
 LEAST_CELL = 5
+LARGEST_EFFECT = 7.0
+"""Of a kind of launch on widths, as a log: a factor of a thousand."""
 LEAST_FAILED = 30
 """Failed runs from which a framework gets a curve of its own."""
 DEFAULT_CURVE = FitCurve(edge=-0.05, width=0.05, failures=0.02)
@@ -252,7 +254,7 @@ def _elsewhere(
 def _unseen_launches(whole: Fit, held: Outside, elsewhere: Mapping[str, Elsewhere]) -> dict[str, float]:
     """The effect of each kind of launch but the usual one by which a fit and a scale without it would have held nine of ten.
 
-        effect = log(q(|r|) / q), at least 0;   q(|r|) the quantile of 0.9 of |r| over the others' scale without effects of launches
+        effect = quantile of 0.9 of the least effects at which each |r| lies within its interval, at least 0
 
     Holds:   a kind whose runs come from one source says how such runs of another may differ only as far as they do from all others.
     """
@@ -268,11 +270,24 @@ def _unseen_launches(whole: Fit, held: Outside, elsewhere: Mapping[str, Elsewher
         scale = fit_scale(
             usual[others], [features[index] for index in others], weights[others], elsewhere=_of(elsewhere, kinds != name)
         )
-        plain = scale.over([each for each in scale.effects if each != LAUNCH])
-        scores = np.array([abs(residual[index]) / plain.spread(features[index]) for index in np.flatnonzero(members)])
-        effect = math.log(max(weighted_quantile(scores, weights[members], 0.9), 1e-3) / scale.quantiles["0.9"])
-        found[str(name)] = round(max(effect, 0.0), 4)
+        needed = np.array([effect_needed(scale, features[index], abs(residual[index])) for index in np.flatnonzero(members)])
+        found[str(name)] = round(weighted_quantile(needed, weights[members], 0.9), 4)
     return found
+
+
+def effect_needed(scale: Scale, features: Mapping[str, str], size: float) -> float:
+    """The least effect of a launch, from 0 to ``LARGEST_EFFECT``, at which an interval holds an error of this size, by halving."""
+    low, high = 0.0, LARGEST_EFFECT
+
+    def holds(effect: float) -> bool:
+        return replace(scale, effects={**scale.effects, LAUNCH: {OTHER: effect}}).half_width(features) >= size
+
+    if holds(low):
+        return low
+    for _ in range(20):
+        middle = (low + high) / 2.0
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high
 
 
 def _seen(whole: Fit, use: NDArray[np.bool_]) -> dict[str, dict[str, int]]:

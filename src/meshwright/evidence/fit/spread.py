@@ -31,7 +31,7 @@ LEVEL = 0.9
 GROWTH, REACHES = 0.25, {"model": 4.0}
 """How far what runs share grows with the errors of a regime, and reaches in doublings (``Scale``): the loss of ``shifts``, over the
 corpus, is least from 0 to 0.25 (0.5 % more at 0.5, 3 % at 1) and from 4 to 6; numbers of devices are alike in nothing."""
-VARIANCES = (0.0, *np.geomspace(0.01, 100.0, 41).tolist())
+VARIANCES = (0.0, *np.geomspace(0.01, 100.0, 81).tolist())
 """What is shared is tried at, over the variance of a run."""
 TURNS = 6
 LEAST_P = 1e-6
