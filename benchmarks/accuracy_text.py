@@ -81,12 +81,13 @@ def document(found: Mapping[str, Validation]) -> str:
         "## Intervals and probabilities", "",
         "![Coverage of intervals and reliability of the probability to run](accuracy/coverage.svg)", "",
         "Other levels than 90 % stretch the intervals by what the rows of the other folds need.", "",
-        "The half-width of the logarithm is q s sqrt(1 + sum of u / (1 + n)). s is the spread of the regime and q its "
-        "conformal quantile, both from rows whose like was in the fit. u, for the number of devices, the cell (framework, "
-        "device, kind of model) and the framework, is the variance of what all runs of a new value have in common, over "
-        "that of one run: nine of ten rows that a fit without their source or their number of devices predicts lie "
-        "within, each source or configuration one voice. n counts the runs of the value: a few leave little of u "
-        "(`domain/uncertainty.py`, `evidence/fit/spread.py`).", "",
+        "The half-width of the logarithm is q sqrt(s^2 + sum of u r^2 hidden). s is the spread of the regime and q its "
+        "conformal quantile, both from rows whose like was in the fit. u, for the number of devices, the model, the cell "
+        "(framework, device, kind of model) and the framework, is the variance of what all runs of a new value have in common, "
+        "over that of one run of a usual regime, r^2; r grows with the fourth root of s. Each u is the one by which nine of ten "
+        "rows that a fit without their number of devices, their model or their source predicts lie within (quantile "
+        "regression), n rows of one source counting as their root. What is hidden is what runs of the value, or of models of "
+        "nearly its shape, do not say: a few leave little (`domain/uncertainty.py`, `evidence/fit/spread.py`).", "",
         "The aim: 90 % intervals of the step time hold 87-94 % of all rows and at least 80 % of every set of "
         f"{LEAST_JUDGED} rows or more, with a median width under 30 % above 10 % MFU. The set that holds worst comes first; bold: "
         "outside the aim.", "", *interval_table(main, summary), "",

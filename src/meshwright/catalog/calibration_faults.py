@@ -25,6 +25,8 @@ LEVEL = "0.9"
 WHOLE = NO_NUMBERS | {"attention_rows"}
 """Constants that are no numbers on a log scale."""
 _SHARE = re.compile(r"0\.[0-9]{1,6}")
+_PLACE = re.compile(r"\S [0-9]{1,3}(\.[0-9]{1,6})?(x[0-9]{1,3}(\.[0-9]{1,6})?)*$", re.ASCII)
+"""What a value ends in whose feature has a reach."""
 MOVABLE = frozenset(field.name for field in fields(Constants)) - WHOLE
 
 
@@ -68,6 +70,13 @@ def _scale(scale: Scale, where: str) -> Iterator[Message]:
     for values, where_of in ((scale.shifts, "shifts"), *((counts, f"runs.{name}") for name, counts in scale.runs.items())):
         for value, number in values.items():
             yield from _within(number, 0.0, MOST, f"{where}.{where_of}.{value}")
+    yield from _small(scale.own, f"{where}.own")
+    yield from _within(scale.growth, 0.0, 1.0, f"{where}.growth")
+    for feature, reach in scale.reaches.items():
+        yield from _within(reach, 1e-3, MOST, f"{where}.reaches.{feature}")
+        for value in scale.runs.get(feature, {}):
+            if not _PLACE.search(value):
+                yield Message("calibration.place", "ends in no place, such as 12.0x5.0", {}, f"{where}.runs.{feature}.{value}")
     for feature in sorted(scale.shifts.keys() ^ scale.runs.keys()):
         known = ", ".join(sorted(scale.runs.keys() & scale.shifts.keys())) or "none"
         here, there = ("shifts", "runs") if feature in scale.shifts else ("runs", "shifts")

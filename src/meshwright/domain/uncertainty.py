@@ -19,6 +19,8 @@ from meshwright.value import Value
 Number: TypeAlias = float | NDArray[np.float64]
 OTHER = "*"
 """The effect of a value that no calibration run had."""
+CELL = "cell"
+"""The feature that own runs teach about."""
 WIDEST = 7.0
 """A factor of a thousand either way: whatever is wider says as little."""
 
@@ -26,15 +28,20 @@ WIDEST = 7.0
 class Scale(Value, frozen=True, kw_only=True):
     """Half-width of an interval of a quantity, in log units, by regime.
 
-        h(level) = q(level) s sqrt(1 + sum over features of u / (1 + n(value)))
-        s = exp(base + sum over features of effect(value))
+        h(level) = q(level) m sqrt(s^2 + sum over features of u r^2 hidden(value))
+        s = exp(base + sum over features of effect(value));   r = exp(base) (s / exp(base))^growth
+        hidden(value) = 1 - largest over values v with runs of  k(value, v)^2 n(v) / (n(v) + (s / r)^2)
 
     Symbols: q the split-conformal quantile of |log(measured / predicted)| over s, on out-of-fold predictions of runs whose like was
-             in the fit; u the variance of what all runs of a value have in common that the fit has not seen, over that of one run;
-             n the runs of the value: their mean leaves 1 / (1 + n) of u.
-    Holds:   errors in common and each run's own are independent, so that their variances add up; u grows with s, as errors of
-             regimes do.
-    Source:  one-way random effects: Searle, Casella and McCulloch 1992, chapter 3, with one run as unsure as what it shares.
+             in the fit; u the variance of what all runs of a value have in common that the fit has not seen, over that of one run
+             of a usual regime (r^2 where growth is 0); n the runs of a value; k = exp(-doublings apart / reach) how alike two
+             values are, 0 where they are of other kinds, or differ and the feature has no reach; m what own runs taught of a cell.
+    Holds:   errors in common and each run's own are independent, so that their variances add up. A run is as unsure as what it
+             shares, and as its regime is: (s / r)^2 more of them tell as much where runs scatter more. Only the value that says
+             most is asked, so that more never say less; all of them together would say a little more. growth 1: what is shared
+             grows with a regime's errors; 0: it is the same in all.
+    Source:  one-way random effects: Searle, Casella and McCulloch 1992, chapter 3; alike values: best linear prediction from one
+             of them, Rasmussen and Williams 2006, (2.26) with the kernel (4.18).
     """
 
     base: float
@@ -46,18 +53,25 @@ class Scale(Value, frozen=True, kw_only=True):
     """Feature -> u; none for features whose new values are predicted as well as known ones."""
     runs: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """Feature -> value -> n, re-measurements of one configuration as one; what is not there has none."""
+    reaches: Mapping[str, float] = field(default_factory=dict)
+    """Feature -> reach in doublings, where values are a kind and a place (``doublings_apart``)."""
+    growth: float = 1.0
+    own: Mapping[str, float] = field(default_factory=dict)
+    """Cell -> log of m; none is 0."""
+
+    def hidden(self, features: Mapping[str, str]) -> Mapping[str, float]:
+        """Feature -> what runs do not say of the variance of its value, times r^2 / s^2: how much each u adds to that of a run."""
+        return self._hidden(features, self._regime(features))
 
     def widening(self, features: Mapping[str, str]) -> float:
         """How much wider an interval is because runs of these values are few or none, as a log."""
-        shared = sum(u / (1.0 + self.runs.get(name, {}).get(features.get(name, OTHER), 0.0)) for name, u in self.shifts.items())
-        return 0.5 * math.log1p(shared)
+        hidden = self.hidden(features) if self.shifts else {}
+        return 0.5 * math.log1p(sum(u * hidden.get(name, 1.0) for name, u in self.shifts.items()))
 
     def spread(self, features: Mapping[str, str]) -> float:
-        """The scale of a regime, in log units: s, and wider by what is new to the fit."""
-        total = self.base + self.widening(features)
-        for name, effects in self.effects.items():
-            total += effects.get(features.get(name, OTHER), effects.get(OTHER, 0.0))
-        return math.exp(total)
+        """The scale of a regime, in log units: s, and wider by what is new to the fit and by what own runs taught."""
+        own = self.own.get(features.get(CELL, OTHER), 0.0)
+        return math.exp(self.base + self._regime(features) + self.widening(features) + own)
 
     def over(self, names: Collection[str]) -> Scale:
         """The scale by these features alone: the mean over what the others would say."""
@@ -66,6 +80,37 @@ class Scale(Value, frozen=True, kw_only=True):
     def half_width(self, features: Mapping[str, str], level: float = 0.9) -> float:
         """Half-width of the interval of a level, in log units, at most ``WIDEST``."""
         return min(WIDEST, self.quantiles[f"{level:g}"] * self.spread(features))
+
+    def _regime(self, features: Mapping[str, str]) -> float:
+        """log(s) over the base."""
+        return sum(effects.get(features.get(name, OTHER), effects.get(OTHER, 0.0)) for name, effects in self.effects.items())
+
+    def _hidden(self, features: Mapping[str, str], regime: float) -> dict[str, float]:
+        runs_as_one = math.exp(2.0 * (1.0 - self.growth) * regime)
+        found = {}
+        for name, counts in self.runs.items():
+            value, reach = features.get(name, OTHER), self.reaches.get(name)
+            near = {value: 0.0} if reach is None else doublings_apart(value, counts)
+            told = (
+                math.exp(-2.0 * apart / (reach or 1.0)) * (1.0 - runs_as_one / (counts.get(other, 0.0) + runs_as_one))
+                for other, apart in near.items()
+            )
+            found[name] = (1.0 - max(told, default=0.0)) / runs_as_one
+        return found
+
+
+def doublings_apart(value: str, others: Collection[str]) -> dict[str, float]:
+    """How far values of the same kind are from one, as the sum over what their place says in doublings.
+
+    A value is a kind, a space and a place; a place is numbers between x: ``megatron h100-sxm dense 16-bit 12.0x5.0``.
+    """
+    kind, _, place = value.rpartition(" ")
+    here, start = place.split("x"), len(kind) + 1
+    found = {}
+    for other in others:
+        if kind and other.startswith(kind + " ") and " " not in other[start:]:
+            found[other] = sum(abs(float(a) - float(b)) for a, b in zip(here, other[start:].split("x"), strict=False))
+    return found
 
 
 class FitCurve(Value, frozen=True, kw_only=True):

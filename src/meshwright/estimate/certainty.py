@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from meshwright.domain.case import Case
     from meshwright.domain.layout import Layout
+    from meshwright.domain.model import Model
     from meshwright.domain.uncertainty import FitCurve, Scale, Uncertainty
     from meshwright.perf.arrays import Array
 
@@ -70,15 +71,25 @@ def _launch(case: Case) -> str:
 
 
 def regime_of_case(case: Case, devices: int | None = None) -> Mapping[str, str]:
-    """The part of a regime that no layout changes (``OF_THE_CASE``); ``devices``: those in use, all where none are named."""
+    """The part of a regime that no layout changes (``OF_THE_CASE``); ``devices``: those in use, all where none are named.
+
+    What runs share (``domain.uncertainty.Scale``): the framework, the cell, and in it the number of devices and the model's shape.
+    """
     precision, framework = case.training.precision.name, case.implementation.family
     sort = f"{'moe' if case.model.is_moe else 'dense'} {'16-bit' if precision in ('bf16', 'fp16') else precision[:3]}"
     cell, count = f"{framework} {case.cluster.device.name} {sort}", devices or case.cluster.num_devices
     nodes = count / case.cluster.devices_per_node
     return {
         "framework": framework, "cell": cell, "size": f"{cell} {round(math.log2(count))}", "sort": sort,
+        "model": f"{cell} {shape_of(case.model)}",
         "nodes": str(sum(nodes > edge for edge in NODE_BANDS)),
     }
+
+
+def shape_of(model: Model) -> str:
+    """Where a model stands among others, in doublings: width, layers, vocabulary, experts."""
+    experts = model.experts.num_experts if model.experts else 1
+    return "x".join(f"{math.log2(each):.1f}" for each in (model.hidden, model.num_layers, model.vocabulary, experts))
 
 
 class Fitting(Struct, frozen=True, kw_only=True):
@@ -172,7 +183,7 @@ def unseen_device(
 
         u = max(0, share (w(new) + e_framework + e_cell) - w(case) - e_cell)
 
-    Symbols: w how much wider the interval is of a framework without runs, and of the case as its regime has it
+    Symbols: w how much wider the interval is of the regime were its framework without runs, and of the case as it is
              (``Scale.widening``); e effects of a framework and of a cell without runs, nought but in calibrations made before
              there were shifts; ``of_device`` the share where other devices of the family have runs, ``of_family`` where none has.
     Holds:   once: a device without runs has no cell with runs, which is in the regime already; where the framework has no runs
@@ -183,7 +194,8 @@ def unseen_device(
     if known.seen.get("device", 1) or features.get("framework") not in frameworks:
         return 0.0
     share, cell = of_device if known.seen.get("family", 0) else of_family, cells.get(OTHER, 0.0)
-    return max(0.0, share * (scale.widening({}) + frameworks.get(OTHER, 0.0) + cell) - scale.widening(features) - cell)
+    new = {name: value for name, value in features.items() if not name.startswith("framework") and name not in scale.runs}
+    return max(0.0, share * (scale.widening(new) + frameworks.get(OTHER, 0.0) + cell) - scale.widening(features) - cell)
 
 
 def expected_s(case: Case, step_s: Array, reserved_bytes: Array) -> Array:

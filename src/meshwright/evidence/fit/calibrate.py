@@ -11,17 +11,20 @@ import numpy as np
 
 from meshwright.domain.calibration import CalibrationTable
 from meshwright.domain.uncertainty import OTHER, FitCurve
-from meshwright.estimate.certainty import regime
+from meshwright.estimate.certainty import regime, shape_of
 from meshwright.evidence.fit.solve import Fit, fit, refit
 from meshwright.evidence.fit.spread import (
     FRAMEWORK,
     GROUP,
     LAUNCH,
+    MODEL,
+    SHARED,
     SIZE,
     Elsewhere,
     Unseen,
     fit_curve,
     fit_scale,
+    informed,
     weighted_quantile,
 )
 from meshwright.value import Value
@@ -39,6 +42,8 @@ if TYPE_CHECKING:
     Progress = Callable[[str, int, int], None]
 
 LEAST_CELL = 5
+LARGEST_EFFECT = 7.0
+"""Of a kind of launch on widths, as a log: a factor of a thousand."""
 LEAST_FAILED = 30
 """Failed runs from which a framework gets a curve of its own."""
 DEFAULT_CURVE = FitCurve(edge=-0.05, width=0.05, failures=0.02)
@@ -203,53 +208,53 @@ def ranking_ratio(whole: Fit, held: Outside, use: NDArray[np.bool_]) -> float:
 
 
 def unseen_effects(whole: Fit, held: Outside, progress: Progress | None = None) -> Unseen:
-    """What intervals of a size, a cell, a framework or a kind of launch without runs are learnt from: predictions by fits without
-    each source and without each number of devices, and how launches were predicted by fits without their kind.
+    """What intervals of a size, a model, a cell, a framework or a kind of launch without runs are learnt from: predictions by fits
+    without each source, each number of devices and each model, and how launches were predicted by fits without their kind.
 
     ``held``: predictions of all runs by fits without their re-measurements, which say how wide the others' intervals are.
     """
     runs = whole.runs.runs
-    sources, sizes, configurations = (np.unique(names, return_inverse=True)[1] for names in (
-        [run.source for run in runs], [run.layout.world for run in runs], ["\x1f".join(run.group) for run in runs],
+    sources, sizes, models, configurations = (np.unique(names, return_inverse=True)[1] for names in (
+        [run.source for run in runs], [run.layout.world for run in runs], [shape_of(run.case.model) for run in runs],
+        ["\x1f".join(run.group) for run in runs],
     ))
     strangers = _elsewhere(whole, held, sources, sources, progress)
-    larger = _elsewhere(whole, held, sizes, configurations, progress)
-    step = {SIZE: larger, GROUP: strangers, FRAMEWORK: strangers}
+    step = {
+        SIZE: _elsewhere(whole, held, sizes, configurations, progress),
+        MODEL: _elsewhere(whole, held, models, configurations, progress), GROUP: strangers, FRAMEWORK: strangers,
+    }
     return Unseen(step=step, launch=_unseen_launches(whole, held, step))
 
 
 def _elsewhere(
     whole: Fit, held: Outside, kin: NDArray[np.int64], voices: NDArray[np.int64], progress: Progress | None
 ) -> Elsewhere:
-    """Every run as a fit without its kin predicts it, beside how wide an interval a scale without its kin gives it.
+    """Every run as a fit without its kin predicts it, over how wide an interval a scale without its kin gives it, and what is
+    hidden from that scale.
 
     Shapes:  ``kin`` and ``voices`` over the runs.
     Holds:   kin that are all runs are judged by their own scale.
     """
-    left_out, _ = outside(whole, kin, progress)
-    features, known_to = features_of(whole, left_out), dict[tuple[str, str], set[int]]()
-    for each, feature in zip(kin, features, strict=True):
-        for name in (SIZE, GROUP, FRAMEWORK):
-            known_to.setdefault((name, feature[name]), set()).add(int(each))
-
-    def masked(feature: Mapping[str, str]) -> Mapping[str, str]:
-        new = tuple(name for name in (SIZE, GROUP, FRAMEWORK) if len(known_to[name, feature[name]]) == 1)
-        return {name: OTHER if new and name.startswith(new) else value for name, value in feature.items()}
-
     usual, own, weights = held.residuals(whole)[0], features_of(whole, held), np.square(whole.weight)
-    scores, known = np.abs(left_out.residuals(whole)[0]), np.isfinite(usual)
+    left_out, _ = outside(whole, kin, progress)
+    features, scores, known = features_of(whole, left_out), np.abs(left_out.residuals(whole)[0]), np.isfinite(usual)
+    hidden = {name: np.zeros(len(scores)) for name in SHARED}
     for each in np.unique(kin[known]):
         members = known & (kin == each)
         others = np.flatnonzero(known & ~members) if (known & ~members).any() else np.flatnonzero(known)
-        scale = fit_scale(usual[others], [own[index] for index in others], weights[others])
-        scores[members] /= [scale.half_width(features[index]) for index in np.flatnonzero(members)]
-    return Elsewhere(scores=scores, features=[masked(feature) for feature in features], weights=weights, voices=voices)
+        theirs = [own[index] for index in others]
+        scale = informed(fit_scale(usual[others], theirs, weights[others]), theirs, weights[others], SHARED)
+        for index in np.flatnonzero(members):
+            scores[index] /= scale.half_width(features[index])
+            for name, part in scale.hidden(features[index]).items():
+                hidden[name][index] = part
+    return Elsewhere(scores=scores, hidden=hidden, weights=weights, voices=voices)
 
 
 def _unseen_launches(whole: Fit, held: Outside, elsewhere: Mapping[str, Elsewhere]) -> dict[str, float]:
     """The effect of each kind of launch but the usual one by which a fit and a scale without it would have held nine of ten.
 
-        effect = log(q(|r|) / q), at least 0;   q(|r|) the quantile of 0.9 of |r| over the others' scale without effects of launches
+        effect = quantile of 0.9 of the least effects at which each |r| lies within its interval, at least 0
 
     Holds:   a kind whose runs come from one source says how such runs of another may differ only as far as they do from all others.
     """
@@ -265,11 +270,24 @@ def _unseen_launches(whole: Fit, held: Outside, elsewhere: Mapping[str, Elsewher
         scale = fit_scale(
             usual[others], [features[index] for index in others], weights[others], elsewhere=_of(elsewhere, kinds != name)
         )
-        plain = scale.over([each for each in scale.effects if each != LAUNCH])
-        scores = np.array([abs(residual[index]) / plain.spread(features[index]) for index in np.flatnonzero(members)])
-        effect = math.log(max(weighted_quantile(scores, weights[members], 0.9), 1e-3) / scale.quantiles["0.9"])
-        found[str(name)] = round(max(effect, 0.0), 4)
+        needed = np.array([effect_needed(scale, features[index], abs(residual[index])) for index in np.flatnonzero(members)])
+        found[str(name)] = round(weighted_quantile(needed, weights[members], 0.9), 4)
     return found
+
+
+def effect_needed(scale: Scale, features: Mapping[str, str], size: float) -> float:
+    """The least effect of a launch, from 0 to ``LARGEST_EFFECT``, at which an interval holds an error of this size, by halving."""
+    low, high = 0.0, LARGEST_EFFECT
+
+    def holds(effect: float) -> bool:
+        return replace(scale, effects={**scale.effects, LAUNCH: {OTHER: effect}}).half_width(features) >= size
+
+    if holds(low):
+        return low
+    for _ in range(20):
+        middle = (low + high) / 2.0
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high
 
 
 def _seen(whole: Fit, use: NDArray[np.bool_]) -> dict[str, dict[str, int]]:
