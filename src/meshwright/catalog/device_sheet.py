@@ -14,12 +14,11 @@ from meshwright.catalog.figures import (
     Size,
     Work,
     assumed_in,
-    converter,
     provenance_of,
+    record_in,
 )
 from meshwright.catalog.sheets import Names, Sheet, aliases_of, shipped
 from meshwright.domain.cluster import Device
-from meshwright.readers.structure import structure
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -68,7 +67,7 @@ def record_of(name: str) -> DeviceRecord:
 
 def read_device(sheet: Sheet, name: str) -> DeviceRecord:
     """The structured block of a device in any sheet."""
-    return structure(converter(), sheet.devices[name], DeviceRecord, where=sheet.where("devices", name))
+    return record_in(sheet, sheet.devices[name], DeviceRecord, where=sheet.where("devices", name))
 
 
 def build_device(name: str, record: DeviceRecord, sheet: Sheet) -> Device:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 from meshwright.errors import did_you_mean
-from meshwright.readers.structure import Reject, make_converter, record_hook
+from meshwright.readers.structure import Reject, make_converter, record_hook, structure, structure_shipped
 from meshwright.text import shown
 from meshwright.units import FACTORS
 
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
     import cattrs
 
+    from meshwright.catalog.sheets import Sheet
+
+T = TypeVar("T")
 
 LARGEST = 1e24
 """In base units: beyond every byte, second and FLOP/s of any machine."""
@@ -95,6 +98,16 @@ def converter() -> cattrs.Converter:
         lambda kind: isinstance(kind, type) and issubclass(kind, Figure), lambda kind: _figure_hook(kind, result)
     )
     return result
+
+
+def record_in(sheet: Sheet, block: object, kind: type[T], *, where: str) -> T:
+    """A block of a sheet as a record of figures.
+
+    Errors:  ``InputError`` with every fault.
+    """
+    if sheet.shipped:
+        return structure_shipped(block, kind, where=where, converter=converter)
+    return structure(converter(), block, kind, where=where)
 
 
 def _figure_hook(kind: Any, result: cattrs.Converter) -> Any:

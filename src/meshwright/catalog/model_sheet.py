@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import field
 
-from meshwright.catalog.figures import Provenance, cited, converter
+from meshwright.catalog.figures import Provenance, cited, record_in
 from meshwright.catalog.model_blocks import ModelRecord, block_faults, build_model, numbers_of
 from meshwright.catalog.sheets import Names, Sheet, data_path, looks_like_path, read_sheet, shipped
 from meshwright.catalog.shrinking import shrink
@@ -27,7 +27,6 @@ from meshwright.readers.fields import Fields
 from meshwright.readers.hf_config import model_from_config, read_config
 from meshwright.readers.limits import MAX_SIZE, refuse_giants
 from meshwright.readers.safe import require_mapping
-from meshwright.readers.structure import structure
 from meshwright.readers.towers import tower_of, towers
 from meshwright.value import Value
 
@@ -215,13 +214,13 @@ def _record(sheet: Sheet, name: str) -> ModelRecord | ConfiguredRecord:
         config = require_mapping(block["config"], f"{where}.config")
         vision = require_mapping(block.get("vision", {}), f"{where}.vision")
         said = {key: value for key, value in block.items() if key not in ("config", "vision")}
-        return replace(structure(converter(), said, ConfiguredRecord, where=where), config=config, vision=vision)
+        return replace(record_in(sheet, said, ConfiguredRecord, where=where), config=config, vision=vision)
     vision = {}
     if isinstance(block, dict) and "vision" in block:
         vision = require_mapping(block["vision"], f"{where}.vision")
         block = {key: value for key, value in block.items() if key != "vision"}
     try:
-        record = structure(converter(), block, ModelRecord, where=where)
+        record = record_in(sheet, block, ModelRecord, where=where)
     except InputError as error:
         reported = {each.path for each in error.messages}
         raise InputError([*error.messages, *(each for each in _size_faults(block, where) if each.path not in reported)]) from None
