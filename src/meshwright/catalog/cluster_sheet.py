@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -31,8 +31,7 @@ class LinkRecord(Value, frozen=True, kw_only=True):
     flat_domains: Count | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterRecord:
+class ClusterRecord(Value, frozen=True, kw_only=True):
     """A block of the file after ``like`` is filled in; the keys that a contributor writes."""
 
     device: str
@@ -47,7 +46,7 @@ class ClusterRecord:
     nodes: int | None = None
     oversubscription: Count | None = None
     pod_devices: int | None = None
-    aliases: tuple[str, ...] = field(default=())
+    aliases: tuple[str, ...] = ()
     source: str = ""
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -19,13 +18,13 @@ from meshwright.catalog.figures import (
 )
 from meshwright.catalog.sheets import Names, Sheet, aliases_of, shipped
 from meshwright.domain.cluster import Device
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceRecord:
+class DeviceRecord(Value, frozen=True, kw_only=True):
     """A block of the file; the keys that a contributor writes."""
 
     family: str
@@ -37,7 +36,7 @@ class DeviceRecord:
     scale_up: Bandwidth
     power: Power
     synchronous: bool = False
-    aliases: tuple[str, ...] = field(default=())
+    aliases: tuple[str, ...] = ()
 
 
 def devices() -> tuple[str, ...]:
