@@ -23,11 +23,8 @@ from meshwright.catalog.sheets import Names, Sheet, data_path, looks_like_path, 
 from meshwright.catalog.shrinking import shrink
 from meshwright.domain.model import Model
 from meshwright.errors import InputError, Message, fault
-from meshwright.readers.fields import Fields
-from meshwright.readers.hf_config import model_from_config, read_config
 from meshwright.readers.limits import MAX_SIZE, refuse_giants
 from meshwright.readers.safe import require_mapping
-from meshwright.readers.towers import tower_of, towers
 from meshwright.value import Value
 
 if TYPE_CHECKING:
@@ -173,6 +170,8 @@ def _from_path(path: Path) -> Model:
     if path.is_dir():
         path /= "config.json"
     if path.suffix.lower() == ".json":
+        from meshwright.readers.hf_config import read_config  # with all architectures: not where a block says the model itself
+
         return read_config(path)
     sheet = read_sheet(path)
     if len(sheet.models) != 1:
@@ -186,6 +185,8 @@ def _built(name: str, record: ModelRecord | ConfiguredRecord, sheet: Sheet) -> M
     where = sheet.where("models", name)
     if isinstance(record, ModelRecord):
         return _seeing(build_model(name, record, sheet), record.vision, where)
+    from meshwright.readers.hf_config import model_from_config
+
     model = model_from_config(record.config, where=f"{sheet.where('models', name)}.config", name=name)
     passes = record.num_mtp_passes or model.num_mtp_passes
     model = replace(model, name=name, num_mtp_passes=passes, source=cited(record.source, sheet.sources), assumed=record.assumed)
@@ -196,6 +197,9 @@ def _seeing(model: Model, vision: Mapping[str, object], where: str) -> Model:
     """The model with the tower that its block holds as the wrapper's file has it."""
     if not vision:
         return model
+    from meshwright.readers.fields import Fields
+    from meshwright.readers.towers import tower_of, towers
+
     wrapper = Fields(vision, f"{where}.vision")
     tower = tower_of(wrapper, model.hidden, str(vision.get("architecture", "")))
     if wrapper.faults:
