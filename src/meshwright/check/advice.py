@@ -10,7 +10,6 @@ from meshwright.check.habits import RULES, follows, place_of
 from meshwright.judging.contests import disagreement_about
 from meshwright.judging.finding import TIMES
 from meshwright.judging.guides import judge_with
-from meshwright.judging.neighbours import compared
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -27,8 +26,6 @@ ROOM = 0.05
 
 def advice(context: Context) -> Iterator[Finding]:
     """One finding for each rule that matters to these files."""
-    if (facts := context.facts) is not None:
-        facts.know(compared(facts.case, facts.features, facts.layout))
     for rule in guides().rules:
         if rule.id in RULES:
             yield from _judged(context, rule)

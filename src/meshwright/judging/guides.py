@@ -9,7 +9,6 @@ from meshwright.judging import judges
 from meshwright.judging.facts import Facts
 from meshwright.judging.finding import STANDS, Judgement
 from meshwright.judging.following import able, follows
-from meshwright.judging.neighbours import compared
 from meshwright.judging.predicates import PREDICATES, does_not_apply
 
 if TYPE_CHECKING:
@@ -43,5 +42,4 @@ def judge_with(rule: Rule, facts: Facts) -> Judgement:
 
 def judge_all(facts: Facts) -> tuple[Judgement, ...]:
     """Every rule, in the order of the guides."""
-    facts.know(compared(facts.case, facts.features, facts.layout))
     return tuple(judge_with(rule, facts) for rule in guides().rules)
