@@ -70,7 +70,7 @@ def test_no_mesh_is_bounded_above_its_pairs_whatever_overlaps(case, overlap, kin
 def test_products_that_hide_messages_and_exchanges_at_once_give_no_share():
     """A small product is slow for its size and hides more of both than it takes, so that twice as much of it is slower by more."""
     case = small_case(
-        "deepseek-v3", "ascend-910b", layers=6, devices=16, batch=12, sequence=512, implementation="mindspore-cells-unfused",
+        "deepseek-v3", "ascend-910b", layers=6, devices=16, batch=12, sequence=2048, implementation="mindspore-cells-unfused",
     )
     case = replace(case, cluster=replace(case.cluster, scale_up_devices=1))
     space, overlap = make_space(case, EVERYTHING, 16, parse_pins({})), Overlap(tensor=True, expert=True)
