@@ -17,6 +17,7 @@ import string
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from meshwright.text import place, plain, shortened, shown, visible
@@ -132,14 +133,21 @@ def most_alike(one: str, other: str) -> float:
     bound = 2.0 * min(len(one), len(other)) / total if total else 1.0
     if bound < NEAR or not total:
         return bound
-    places: dict[str, int] = {}
-    for at, letter in enumerate(one):
-        places[letter] = places.get(letter, 0) | 1 << at
+    places = _places(one)
     every = steps = (1 << len(one)) - 1
     for letter in other:
         met = steps & places.get(letter, 0)
         steps = (steps + met | steps - met) & every
     return 2.0 * (len(one) - steps.bit_count()) / total
+
+
+@lru_cache(maxsize=1)  # a name is held against hundreds of others
+def _places(text: str) -> Mapping[str, int]:
+    """Letter -> where it stands in a text: a bit for each place."""
+    places: dict[str, int] = {}
+    for at, letter in enumerate(text):
+        places[letter] = places.get(letter, 0) | 1 << at
+    return places
 
 
 def nearest(name: str, known: Iterable[str], listing: str = "", names: Mapping[str, str] | None = None) -> str:

@@ -7,6 +7,8 @@ import pytest
 
 from meshwright.domain.layout import Full, Layout, Mixed, NoRecompute, Selective
 from meshwright.estimate.many import evaluate_many
+from meshwright.judging import facts as facts_of
+from meshwright.judging.guides import judge_all
 from meshwright.judging.neighbours import neighbours, vary
 from meshwright.search.legality import shape_refusals
 from strategies import MEGATRON, small_case
@@ -74,3 +76,27 @@ def test_every_step_away_from_a_balanced_layout_is_a_layout(recompute, split):
     for each in found:
         assert not shape_refusals(case, each.layout), each.change
     assert np.isfinite(evaluate_many(case, [each.layout for each in found])).all()
+
+
+def test_judges_ask_for_no_sharding_or_overlap_alone(monkeypatch):
+    """What every judge holds a layout against is estimated together; one by one it takes three times as long."""
+    case = small_case(devices=16, batch=32)
+    layout = Layout(
+        tensor_parallel=2, sequence_parallel=True, pipeline_parallel=2, data_parallel=4, num_microbatches=8, optimizer_shards=4,
+    )
+    asked, estimate_of = [], facts_of.estimate_of
+
+    def noted(under, other):
+        asked.append(other if under is case else layout)
+        return estimate_of(under, other)
+
+    facts = facts_of.Facts(case, layout, MEGATRON)
+    monkeypatch.setattr(facts_of, "estimate_of", noted)
+    assert judge_all(facts)
+    plain = replace(
+        layout, optimizer_shards=1, gradient_shards=1, parameter_shards=1, sequence_parallel=False, overlap=Layout().overlap
+    )
+    knobs = ("optimizer_shards", "gradient_shards", "parameter_shards", "sequence_parallel", "overlap")
+    over_all = [each for each in asked if each != layout and each.optimizer_shards in (1, 4)]
+    alike = [each for each in over_all if replace(each, **{name: getattr(plain, name) for name in knobs}) == plain]
+    assert not alike

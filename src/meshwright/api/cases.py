@@ -323,9 +323,6 @@ def _cluster(values: Values, faults: Faults) -> Cluster | None:
 
 def _samples(values: Values, faults: Faults) -> Samples | None:
     """The samples of the file of lengths, as long as they may be."""
-    from meshwright.api.lengths import read_lengths
-    from meshwright.api.packs import samples_of
-
     if "lengths" not in values:
         for name in ("max_tokens", "packs", "split_long"):
             if values.get(name) and "lengths" not in faults.failed:
@@ -334,6 +331,9 @@ def _samples(values: Values, faults: Faults) -> Samples | None:
         return None
     if "samples" in values:
         return cast("Samples", values["samples"])
+    from meshwright.api.lengths import read_lengths
+    from meshwright.api.packs import samples_of
+
     lengths = read_lengths(values["lengths"])
     if "sequence" in faults.failed:
         return None
@@ -342,13 +342,14 @@ def _samples(values: Values, faults: Faults) -> Samples | None:
 
 def _batch(values: Values, samples: Samples | None) -> Batch | None:
     """The batch: so many sequences, or so many samples in packs, or so many packs, whatever they hold."""
-    from meshwright.api.packs import batch_of_packs, batch_of_samples
     from meshwright.domain.training import Batch
 
     if samples is None and not {"lengths", "packs"} & set(values) and {"global_batch", "sequence"} <= set(values):
         return Batch(global_batch_sequences=values["global_batch"], sequence_tokens=values["sequence"])
     if samples is None:
         return None
+    from meshwright.api.packs import batch_of_packs, batch_of_samples
+
     most = values.get("max_tokens", samples.longest_tokens)
     if most < samples.longest_tokens:
         raise fault("request.max-tokens", "{most:,} is less than the longest sample of {longest:,} tokens: no pack would hold it",

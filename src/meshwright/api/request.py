@@ -7,7 +7,7 @@ A request holds options under the names of the command line, as values or as tex
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -17,6 +17,7 @@ from meshwright.api.numbers import within
 from meshwright.api.request_file import read_request_file, saved_plan
 from meshwright.errors import MeshwrightError, Message
 from meshwright.text import kind, shown
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from meshwright.domain.cluster import Cluster
@@ -33,8 +34,7 @@ def ticking(progress: Progress | None, noun: str) -> Callable[[float, float], No
     return None if progress is None else partial(progress, noun)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Request:
+class Request(Value, frozen=True, kw_only=True):
     """Base of all requests. Fields are those of ``FIELDS``; None was not said."""
 
     FIELDS: ClassVar[tuple[Field, ...]] = ()
@@ -44,8 +44,7 @@ class Request:
         return read(self.FIELDS, {field.name: getattr(self, field.name) for field in self.FIELDS}, faults)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ModelOnCluster(Request):
+class ModelOnCluster(Request, frozen=True, kw_only=True):
     """A model on a cluster, and the numbers that it is trained in: what names a case, but for its batch and the framework."""
 
     model: str | Path | Model | None = None
@@ -72,8 +71,7 @@ class ModelOnCluster(Request):
     reserve_memory_ratio: float | str | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class NamedCase(ModelOnCluster):
+class NamedCase(ModelOnCluster, frozen=True, kw_only=True):
     """A model on a cluster with a batch: what names a case, but for the framework."""
 
     global_batch: int | str | None = None
@@ -89,15 +87,13 @@ class NamedCase(ModelOnCluster):
     split_long: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class CaseRequest(NamedCase):
+class CaseRequest(NamedCase, frozen=True, kw_only=True):
     """A case, and the framework that is to run it."""
 
     framework: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class FilesRequest(NamedCase):
+class FilesRequest(NamedCase, frozen=True, kw_only=True):
     """Files of a framework, and what they leave open of the case that they train."""
 
     files: Sequence[str | Path] = ()
@@ -107,8 +103,7 @@ class FilesRequest(NamedCase):
     """What a script is called with, as one text of words."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Answer:
+class Answer(Value, frozen=True, kw_only=True):
     """Base of all answers."""
 
     asked: Request | None = None

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
 
 from meshwright.catalog.device_sheet import build_device, device, device_names, read_device, record_of
-from meshwright.catalog.figures import Bandwidth, Count, Duration, Power, Provenance, Size, converter, provenance_of
+from meshwright.catalog.figures import Bandwidth, Count, Duration, Power, Provenance, Size, provenance_of, record_in
 from meshwright.catalog.measured_sheet import measured_of, measured_provenance
 from meshwright.catalog.sheets import Names, Sheet, aliases_of, looks_like_path, read_sheet, shipped
 from meshwright.domain.cluster import Cluster, Device, Link
 from meshwright.errors import InputError, Message, fault
-from meshwright.readers.structure import structure
 from meshwright.value import Value
 
 if TYPE_CHECKING:
@@ -32,8 +31,7 @@ class LinkRecord(Value, frozen=True, kw_only=True):
     flat_domains: Count | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterRecord:
+class ClusterRecord(Value, frozen=True, kw_only=True):
     """A block of the file after ``like`` is filled in; the keys that a contributor writes."""
 
     device: str
@@ -48,7 +46,7 @@ class ClusterRecord:
     nodes: int | None = None
     oversubscription: Count | None = None
     pod_devices: int | None = None
-    aliases: tuple[str, ...] = field(default=())
+    aliases: tuple[str, ...] = ()
     source: str = ""
 
 
@@ -143,7 +141,7 @@ def _record(sheet: Sheet, name: str) -> ClusterRecord:
     where = sheet.where("clusters", name)
     block = _filled(sheet, name, ())
     try:
-        record = structure(converter(), block, ClusterRecord, where=where)
+        record = record_in(sheet, block, ClusterRecord, where=where)
     except InputError as error:
         raise InputError([*error.messages, *_block_faults(sheet, block, where)]) from None
     counts = {"devices_per_node": record.devices_per_node, "scale_up_devices": record.scale_up_devices,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -14,19 +13,18 @@ from meshwright.catalog.figures import (
     Size,
     Work,
     assumed_in,
-    converter,
     provenance_of,
+    record_in,
 )
 from meshwright.catalog.sheets import Names, Sheet, aliases_of, shipped
 from meshwright.domain.cluster import Device
-from meshwright.readers.structure import structure
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceRecord:
+class DeviceRecord(Value, frozen=True, kw_only=True):
     """A block of the file; the keys that a contributor writes."""
 
     family: str
@@ -38,7 +36,7 @@ class DeviceRecord:
     scale_up: Bandwidth
     power: Power
     synchronous: bool = False
-    aliases: tuple[str, ...] = field(default=())
+    aliases: tuple[str, ...] = ()
 
 
 def devices() -> tuple[str, ...]:
@@ -68,7 +66,7 @@ def record_of(name: str) -> DeviceRecord:
 
 def read_device(sheet: Sheet, name: str) -> DeviceRecord:
     """The structured block of a device in any sheet."""
-    return structure(converter(), sheet.devices[name], DeviceRecord, where=sheet.where("devices", name))
+    return record_in(sheet, sheet.devices[name], DeviceRecord, where=sheet.where("devices", name))
 
 
 def build_device(name: str, record: DeviceRecord, sheet: Sheet) -> Device:

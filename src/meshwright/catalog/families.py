@@ -8,7 +8,7 @@ from functools import cache
 from meshwright.catalog.sheets import data_path
 from meshwright.errors import fault, nearest
 from meshwright.readers.safe import load_shipped
-from meshwright.readers.structure import make_converter, structure
+from meshwright.readers.structure import structure_shipped
 from meshwright.value import Value
 
 FILE = "families.yaml"
@@ -56,8 +56,7 @@ class _Document(Value, frozen=True, kw_only=True):
 @cache
 def families() -> Mapping[str, Family]:
     """All families by their names."""
-    found = structure(make_converter(), load_shipped(data_path(FILE)), _Document, where=FILE)
-    return found.families
+    return structure_shipped(load_shipped(data_path(FILE)), _Document, where=FILE).families
 
 
 def family(name: str) -> Family:

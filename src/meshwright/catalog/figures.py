@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
+
+from msgspec import Struct
 
 from meshwright.errors import did_you_mean
-from meshwright.readers.structure import Reject, make_converter, record_hook
+from meshwright.readers.structure import Reject, make_converter, record_hook, structure, structure_shipped
 from meshwright.text import shown
 from meshwright.units import FACTORS
+from meshwright.value import Value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     import cattrs
 
+    from meshwright.catalog.sheets import Sheet
+
+T = TypeVar("T")
 
 LARGEST = 1e24
 """In base units: beyond every byte, second and FLOP/s of any machine."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Figure:
+class Figure(Value, frozen=True, kw_only=True):
     """One number with its unit and where it was read; ``assumed`` where nobody published it."""
 
     UNITS: ClassVar[tuple[str, ...]] = ()
@@ -37,46 +41,40 @@ class Figure:
         return self.value * FACTORS[self.unit]
 
 
-class Size(Figure):
+class Size(Figure, frozen=True, kw_only=True):
     """A size of memory."""
 
-    __slots__ = ()
-    UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "KB", "MB", "GB", "TB")
+    UNITS: ClassVar[tuple[str, ...]] = ("B", "KiB", "MiB", "GiB", "TiB", "KB", "MB", "GB", "TB")
 
 
-class Bandwidth(Figure):
+class Bandwidth(Figure, frozen=True, kw_only=True):
     """Bytes per second."""
 
-    __slots__ = ()
-    UNITS = ("B/s", "GB/s", "TB/s", "GiB/s", "Gbit/s")
+    UNITS: ClassVar[tuple[str, ...]] = ("B/s", "GB/s", "TB/s", "GiB/s", "Gbit/s")
 
 
-class Duration(Figure):
+class Duration(Figure, frozen=True, kw_only=True):
     """A time."""
 
-    __slots__ = ()
-    UNITS = ("s", "ms", "us")
+    UNITS: ClassVar[tuple[str, ...]] = ("s", "ms", "us")
 
 
-class Work(Figure):
+class Work(Figure, frozen=True, kw_only=True):
     """Floating-point operations per second, dense."""
 
-    __slots__ = ()
-    UNITS = ("FLOP/s", "GFLOP/s", "TFLOP/s", "PFLOP/s")
+    UNITS: ClassVar[tuple[str, ...]] = ("FLOP/s", "GFLOP/s", "TFLOP/s", "PFLOP/s")
 
 
-class Power(Figure):
+class Power(Figure, frozen=True, kw_only=True):
     """Electrical power."""
 
-    __slots__ = ()
-    UNITS = ("W", "kW")
+    UNITS: ClassVar[tuple[str, ...]] = ("W", "kW")
 
 
-class Count(Figure):
+class Count(Figure, frozen=True, kw_only=True):
     """A number of things, or a ratio."""
 
-    __slots__ = ()
-    UNITS = ("1", "count", "ratio")
+    UNITS: ClassVar[tuple[str, ...]] = ("1", "count", "ratio")
 
 
 class Provenance(NamedTuple):
@@ -95,6 +93,16 @@ def converter() -> cattrs.Converter:
         lambda kind: isinstance(kind, type) and issubclass(kind, Figure), lambda kind: _figure_hook(kind, result)
     )
     return result
+
+
+def record_in(sheet: Sheet, block: object, kind: type[T], *, where: str) -> T:
+    """A block of a sheet as a record of figures.
+
+    Errors:  ``InputError`` with every fault.
+    """
+    if sheet.shipped:
+        return structure_shipped(block, kind, where=where, converter=converter)
+    return structure(converter(), block, kind, where=where)
 
 
 def _figure_hook(kind: Any, result: cattrs.Converter) -> Any:
@@ -144,6 +152,6 @@ def figures_in(record: Any, prefix: str = "") -> Iterator[tuple[str, Figure]]:
     elif isinstance(record, dict):
         for key, value in record.items():
             yield from figures_in(value, f"{prefix}.{key}" if prefix else str(key))
-    elif is_dataclass(record):
-        for field in fields(record):
-            yield from figures_in(getattr(record, field.name), f"{prefix}.{field.name}" if prefix else field.name)
+    elif isinstance(record, Struct):
+        for name in record.__struct_fields__:
+            yield from figures_in(getattr(record, name), f"{prefix}.{name}" if prefix else name)

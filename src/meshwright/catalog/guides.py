@@ -14,7 +14,7 @@ from typing import Literal
 
 from meshwright.catalog.sheets import data_path
 from meshwright.readers.safe import load_shipped
-from meshwright.readers.structure import make_converter, structure
+from meshwright.readers.structure import structure_shipped
 from meshwright.value import Value
 
 Status = Literal["holds", "wrong", "holds-only-if"]
@@ -114,7 +114,7 @@ class Guides(Value, frozen=True, kw_only=True):
 @cache
 def guides() -> Guides:
     """Every rule of the guides, read once."""
-    return structure(make_converter(), load_shipped(data_path(FILE)), Guides, where=FILE)
+    return structure_shipped(load_shipped(data_path(FILE)), Guides, where=FILE)
 
 
 def cited(source: str, *rules: str) -> str:

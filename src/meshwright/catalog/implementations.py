@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from meshwright.catalog.sheets import Names, data_path
 from meshwright.domain.implementation import Compilation, Implementation
 from meshwright.readers.safe import load_shipped, require_mapping
-from meshwright.readers.structure import make_converter, structure
+from meshwright.readers.structure import structure_shipped
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,7 +41,7 @@ def implementation(name: str) -> Implementation:
     if other := block.pop("switched", None):
         rows = _with_rows(require_mapping(_blocks()[str(other)], f"{FILE}: {other}"))
         block["switched"] = {field.name: rows[field.name] for field in fields(Compilation)}
-    return structure(make_converter(), _with_rows(block), Implementation, where=where)
+    return structure_shipped(_with_rows(block), Implementation, where=where)
 
 
 def _with_rows(block: Mapping[str, object]) -> dict[str, object]:

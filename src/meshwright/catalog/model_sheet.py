@@ -17,18 +17,14 @@ from typing import TYPE_CHECKING
 
 from msgspec import field
 
-from meshwright.catalog.figures import Provenance, cited, converter
+from meshwright.catalog.figures import Provenance, cited, record_in
 from meshwright.catalog.model_blocks import ModelRecord, block_faults, build_model, numbers_of
 from meshwright.catalog.sheets import Names, Sheet, data_path, looks_like_path, read_sheet, shipped
 from meshwright.catalog.shrinking import shrink
 from meshwright.domain.model import Model
 from meshwright.errors import InputError, Message, fault
-from meshwright.readers.fields import Fields
-from meshwright.readers.hf_config import model_from_config, read_config
 from meshwright.readers.limits import MAX_SIZE, refuse_giants
 from meshwright.readers.safe import require_mapping
-from meshwright.readers.structure import structure
-from meshwright.readers.towers import tower_of, towers
 from meshwright.value import Value
 
 if TYPE_CHECKING:
@@ -174,6 +170,8 @@ def _from_path(path: Path) -> Model:
     if path.is_dir():
         path /= "config.json"
     if path.suffix.lower() == ".json":
+        from meshwright.readers.hf_config import read_config  # with all architectures: not where a block says the model itself
+
         return read_config(path)
     sheet = read_sheet(path)
     if len(sheet.models) != 1:
@@ -187,6 +185,8 @@ def _built(name: str, record: ModelRecord | ConfiguredRecord, sheet: Sheet) -> M
     where = sheet.where("models", name)
     if isinstance(record, ModelRecord):
         return _seeing(build_model(name, record, sheet), record.vision, where)
+    from meshwright.readers.hf_config import model_from_config
+
     model = model_from_config(record.config, where=f"{sheet.where('models', name)}.config", name=name)
     passes = record.num_mtp_passes or model.num_mtp_passes
     model = replace(model, name=name, num_mtp_passes=passes, source=cited(record.source, sheet.sources), assumed=record.assumed)
@@ -197,6 +197,9 @@ def _seeing(model: Model, vision: Mapping[str, object], where: str) -> Model:
     """The model with the tower that its block holds as the wrapper's file has it."""
     if not vision:
         return model
+    from meshwright.readers.fields import Fields
+    from meshwright.readers.towers import tower_of, towers
+
     wrapper = Fields(vision, f"{where}.vision")
     tower = tower_of(wrapper, model.hidden, str(vision.get("architecture", "")))
     if wrapper.faults:
@@ -215,13 +218,13 @@ def _record(sheet: Sheet, name: str) -> ModelRecord | ConfiguredRecord:
         config = require_mapping(block["config"], f"{where}.config")
         vision = require_mapping(block.get("vision", {}), f"{where}.vision")
         said = {key: value for key, value in block.items() if key not in ("config", "vision")}
-        return replace(structure(converter(), said, ConfiguredRecord, where=where), config=config, vision=vision)
+        return replace(record_in(sheet, said, ConfiguredRecord, where=where), config=config, vision=vision)
     vision = {}
     if isinstance(block, dict) and "vision" in block:
         vision = require_mapping(block["vision"], f"{where}.vision")
         block = {key: value for key, value in block.items() if key != "vision"}
     try:
-        record = structure(converter(), block, ModelRecord, where=where)
+        record = record_in(sheet, block, ModelRecord, where=where)
     except InputError as error:
         reported = {each.path for each in error.messages}
         raise InputError([*error.messages, *(each for each in _size_faults(block, where) if each.path not in reported)]) from None

@@ -10,7 +10,7 @@ from meshwright.catalog.sheets import Names, data_path
 from meshwright.domain.training import Optimizer, Precision
 from meshwright.errors import fault
 from meshwright.readers.safe import load_shipped, require_mapping
-from meshwright.readers.structure import make_converter, structure
+from meshwright.readers.structure import structure_shipped
 from meshwright.value import Value
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def precision(name: str, gradient_dtype: str | None = None) -> Precision:
     """A precision recipe, its gradients in FP32 unless BF16 is asked for."""
     canonical = Names("precision", dict.fromkeys(precisions(), ())).resolve(name)
     block = require_mapping(_blocks("precisions.yaml")[canonical], f"precisions.yaml: {canonical}")
-    recipe = structure(make_converter(), {"name": canonical, **block}, Precision, where=f"precisions.yaml: {canonical}")
+    recipe = structure_shipped({"name": canonical, **block}, Precision, where=f"precisions.yaml: {canonical}")
     if gradient_dtype is None:
         return recipe
     if gradient_dtype not in GRADIENT_BYTES:
@@ -62,5 +62,5 @@ def optimizer(name: str) -> Optimizer:
     """An optimizer by name."""
     canonical = Names("optimizer", dict.fromkeys(optimizers(), ())).resolve(name)
     where = f"optimizers.yaml: {canonical}"
-    record = structure(make_converter(), _blocks("optimizers.yaml")[canonical], OptimizerRecord, where=where)
+    record = structure_shipped(_blocks("optimizers.yaml")[canonical], OptimizerRecord, where=where)
     return Optimizer(name=canonical, state_bytes=record.state_bytes)

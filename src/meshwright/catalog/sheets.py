@@ -28,6 +28,8 @@ class Sheet(Value, frozen=True, kw_only=True):
     models: Mapping[str, object]
     measured: Mapping[str, object]
     """Name of a cluster of this sheet -> what a profile found on it."""
+    shipped: bool = False
+    """Whether it is a file of this package."""
 
     def where(self, section: str, name: str) -> str:
         """The path of a block for messages."""
@@ -44,7 +46,7 @@ def read_sheet(path: Path | str) -> Sheet:
     return _sheet(load_yaml(path), path)
 
 
-def _sheet(loaded: object, path: Path | str) -> Sheet:
+def _sheet(loaded: object, path: Path | str, *, shipped: bool = False) -> Sheet:
     """The sheet that a document is."""
     document = require_mapping(loaded, str(path))
     faults: list[Message] = []
@@ -73,14 +75,14 @@ def _sheet(loaded: object, path: Path | str) -> Sheet:
     if faults:
         raise InputError(faults)
     sources = {key: str(value) for key, value in sections.pop("sources").items()}
-    return Sheet(path=str(path), sources=sources, **sections)
+    return Sheet(path=str(path), sources=sources, shipped=shipped, **sections)
 
 
 @cache
 def shipped(name: str) -> Sheet:
     """A sheet of the catalogue, read once."""
     path = data_path(name)
-    return _sheet(load_shipped(path), path)
+    return _sheet(load_shipped(path), path, shipped=True)
 
 
 class Names:

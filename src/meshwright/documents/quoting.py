@@ -146,7 +146,7 @@ def python(value: object) -> Written:
 
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./+-]*")
-_UNPRINTABLE = re.compile(r'["\\]|[^\x20-\x7e\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]')
+_UNPRINTABLE = re.compile(r'["\\\x00-\x1f\x7f-\x9f\ud800-\udfff\ufeff\ufffe\uffff]')
 """What a string of YAML between double quotes cannot hold as it is; ``hidden`` marks come on top."""
 
 

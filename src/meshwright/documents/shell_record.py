@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from meshwright.documents.shell_conditions import Verdict
 from meshwright.documents.shell_values import Source, State, Text, Value, merge
@@ -42,8 +41,7 @@ class Walk(Protocol):
         """Follow a whole program text."""
 
 
-@dataclass(slots=True, kw_only=True)
-class Run:
+class Run(Struct, kw_only=True):
     """What was met on the way; shared by all branches and subshells."""
 
     commands: list[Ran] = field(default_factory=list)

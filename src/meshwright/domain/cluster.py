@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from meshwright.errors import InputError, Message
@@ -13,8 +12,7 @@ if TYPE_CHECKING:
     from meshwright.domain.measured import Measured
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Device:
+class Device(Value, frozen=True, kw_only=True):
     """One accelerator as the framework sees it (a GCD or a die counts as one). Peaks are dense."""
 
     name: str
@@ -32,7 +30,7 @@ class Device:
     power_w: float
     aliases: tuple[str, ...] = ()
     source: str = ""
-    assumed: tuple[str, ...] = field(default=())
+    assumed: tuple[str, ...] = ()
     synchronous: bool = False
     """The host computes itself (a CPU): nothing is queued, so every operator's host time adds to the step."""
 

@@ -6,7 +6,6 @@ business of ``catalog`` and ``readers``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING, Literal
 
@@ -215,8 +214,7 @@ class LayerKind(Value, frozen=True, kw_only=True):
         return self.feed_forward != NO_BLOCK
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Model:
+class Model(Value, frozen=True, kw_only=True):
     """A decoder-only transformer.
 
     ``kinds`` lists the different layers, ``pattern`` gives for every layer in order the index of its kind.
@@ -265,7 +263,7 @@ class Model:
     architecture: str = ""
     """The Hugging Face architecture that this describes, where there is one."""
     source: str = ""
-    assumed: tuple[str, ...] = field(default=())
+    assumed: tuple[str, ...] = ()
     """Names of figures that nobody published and that are assumed here."""
 
     def __hash__(self) -> int:

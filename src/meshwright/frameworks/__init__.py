@@ -104,10 +104,14 @@ def plugins() -> tuple[Framework, ...]:
     return tuple(several)
 
 
-def keys_of_all() -> Iterator[tuple[str, Collection[str]]]:
-    """Every framework that has a table of keys, with its keys; those of this package by their tables, without their adapters."""
-    yield from ((name, table_keys(name)) for name in _NAMES)
-    yield from ((found.name, found.surface().keys) for found in plugins() if found.surface is not None)
+def keys_of_ours() -> Iterator[tuple[str, Collection[str]]]:
+    """Every framework of this package with its keys, by their tables, without their adapters."""
+    return ((name, table_keys(name)) for name in _NAMES)
+
+
+def keys_of_plugins() -> Iterator[tuple[str, Collection[str]]]:
+    """Every framework of other packages that has a table of keys, with its keys."""
+    return ((found.name, found.surface().keys) for found in plugins() if found.surface is not None)
 
 
 def _load(point: EntryPoint) -> tuple[Framework, ...]:

@@ -76,7 +76,11 @@ class Surface(Value, frozen=True, kw_only=True):
 
     def knobs(self) -> Mapping[str, str]:
         """Key -> layout word, for the keys that express a layout."""
-        return {name: spans[-1].knob for name, spans in self.keys.items() if spans[-1].knob}
+        return {name: knob for name in self.keys if (knob := self.knob(name))}
+
+    def knob(self, name: str) -> str:
+        """The layout word that a key expresses; empty where it expresses none."""
+        return self.keys[name][-1].knob
 
 
 def load_surface(package: str, title: str, releases: Sequence[str], file: str = "surface.csv") -> Surface:

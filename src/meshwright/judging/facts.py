@@ -15,7 +15,7 @@ from meshwright.estimate.overlap import overlap_for
 from meshwright.estimate.several import estimates
 from meshwright.estimate.single import estimate as estimate_of
 from meshwright.judging.alternatives import Alternative, alternatives
-from meshwright.judging.neighbours import vary
+from meshwright.judging.neighbours import compared, vary
 from meshwright.judging.questions import MICRO_BATCHES, columns_of_layouts, questions
 from meshwright.perf.parameters import active_parameters, total_parameters
 from meshwright.search import layout_refusals
@@ -126,7 +126,8 @@ class Facts:
         known = () if layout_refusals(self.case, self.features, self.layout) else (self.layout,)
         found = alternatives(self.case, self.features, self.layout.world, self.layout.overlap, self.parameters, wanted, known=known)
         layouts = list(dict.fromkeys([*known, *(self.own(each.layout) for each in found.values())]))
-        trials = [each for each in self.trials(layouts) if not each.refused_because]
+        self.know([*layouts, *compared(self.case, self.features, self.layout)])  # whoever asks for one judges the other
+        trials = [each for each in map(self.trial, layouts) if not each.refused_because]
         if not trials:
             return {}
         columns, asked = columns_of_layouts([each.layout for each in trials]), questions(self.case, self.parameters)

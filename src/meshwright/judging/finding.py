@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 from meshwright.catalog.guides import Status
@@ -24,8 +23,7 @@ TIMES = frozenset({"step_change_ratio", "expected_change_ratio"})
 """Figures that say how much longer the step is, or is expected to be, where advice is followed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Figure:
+class Figure(Value, frozen=True, kw_only=True):
     """A number of the case, with its unit also in its name."""
 
     name: str

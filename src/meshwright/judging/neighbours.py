@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from meshwright.domain.label_reader import OVERLAPS
 from meshwright.domain.layout import Full, Layout, NoRecompute, Overlap, Selective, whole
 from meshwright.search import layout_refusals
-from meshwright.search.rules import context_kinds, sequence_parallel_unasked
+from meshwright.search.rules import context_kinds, sequence_parallel_able, sequence_parallel_unasked
 from meshwright.search.space import MAX_VIRTUAL_STAGES, divisors
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ DEGREES = {
     "etp": "expert_tensor_parallel", "mb": "microbatch_sequences",
 }
 OFF = Overlap(gradient_reduce=False, parameter_gather=False, tensor=False, point_to_point=False, expert=False)
+EXACT = Overlap(gradient_reduce=True, parameter_gather=True, tensor=False, point_to_point=True, expert=False)
+"""Overlap that changes no arithmetic."""
 
 
 class Neighbour(Struct, frozen=True, kw_only=True):
@@ -187,6 +190,25 @@ def _shard_steps(case: Case, features: Features, layout: Layout) -> Iterator[Nei
         for then in (_half(group), next((k for k in divisors(ranks) if k > group), 0)):
             if then > 1:
                 yield _moved(case, features, layout, "shard", f"shard {group} -> {then}", shards(now, then))
+
+
+def able_overlap(case: Case, features: Features, overlap: Overlap) -> Overlap:
+    """What of an overlap the framework has."""
+    words = features.overlap_words(case.training.optimizer.name)
+    return replace(overlap, **{name: False for word, name in OVERLAPS.items() if word not in words})
+
+
+def compared(case: Case, features: Features, layout: Layout) -> Iterator[Layout]:
+    """What most judges hold a layout against, whether it is legal or not: ZeRO stages over all ranks, sequence parallelism and
+    overlap switched.
+    """
+    if (ranks := shard_ranks(features, layout)) > 1:
+        yield from (replace(layout, **shards(stage, ranks)) for stage in range(4))
+    if layout.tensor_parallel > 1 and sequence_parallel_able(case, features):
+        yield replace(layout, sequence_parallel=not layout.sequence_parallel)
+    switched = replace(layout.overlap, gradient_reduce=not layout.overlap.gradient_reduce)
+    for overlap in (OFF, able_overlap(case, features, EXACT), switched):
+        yield replace(layout, overlap=overlap)
 
 
 def shards(stage: int, group: int) -> dict[str, int]:

@@ -1,6 +1,7 @@
 """Plain data becomes dataclasses, strictly: no coercion, no unknown key, and every fault at once with its path.
 
-cattrs does the walking; the hooks here refuse what it would convert in silence (``"4096"`` to 4096, True to 1).
+cattrs does the walking; the hooks here refuse what it would convert in silence (``"4096"`` to 4096, True to 1). It is imported
+where strange data is read; the files of this package, which a test reads by it, are converted by msgspec.
 """
 
 from __future__ import annotations
@@ -11,8 +12,7 @@ from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
-import cattrs
-from cattrs.gen import make_dict_structure_fn
+import msgspec
 
 from meshwright.errors import InputError, Message, did_you_mean
 from meshwright.readers.names import name_fault
@@ -20,6 +20,8 @@ from meshwright.text import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+
+    import cattrs
 
 T = TypeVar("T")
 
@@ -44,6 +46,8 @@ class Several(ValueError):
 
 def make_converter() -> cattrs.Converter:
     """A converter that refuses coercion, unknown keys, and text in which something hides."""
+    import cattrs
+
     converter = cattrs.Converter(forbid_extra_keys=True)
     converter.register_structure_hook(int, _integer)
     converter.register_structure_hook(float, _number)
@@ -67,8 +71,23 @@ def structure(converter: cattrs.Converter, data: object, kind: type[T], *, where
         raise InputError(messages) from None
 
 
+def structure_shipped(
+    data: object, kind: type[T], *, where: str, converter: Callable[[], cattrs.Converter] = make_converter
+) -> T:
+    """What a file of this package holds as ``kind``; of what cannot be that ``structure`` says every fault.
+
+    Holds:   it is what ``structure`` makes of it by the converter: a test reads every file by both.
+    """
+    try:
+        return msgspec.convert(data, kind)
+    except msgspec.ValidationError:
+        return structure(converter(), data, kind, where=where)
+
+
 def faults(error: BaseException, path: str) -> Iterator[Message]:
     """Every fault inside an exception of cattrs, as messages with paths."""
+    import cattrs
+
     if isinstance(error, cattrs.ClassValidationError):
         noted, plain = error.group_exceptions()
         for inner, note in noted:
@@ -170,6 +189,8 @@ def record_hook(kind: Any, converter: cattrs.Converter) -> Callable[[Any, Any], 
     What is right is read field by field; where anything is wrong cattrs reads it again and says every fault with its path, by a
     function that it compiles for the class.
     """
+    from cattrs.gen import make_dict_structure_fn
+
     types = get_type_hints(kind)
     known = {field.name: types[field.name] for field in fields(kind) if field.init}
 

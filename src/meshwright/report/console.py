@@ -7,7 +7,9 @@ import sys
 from typing import IO, TYPE_CHECKING
 
 from rich.console import Console
+from rich.padding import Padding
 from rich.segment import Segment
+from rich.table import Table
 from rich.text import Text
 
 from meshwright.report.terminal import renderables
@@ -33,8 +35,13 @@ class _Visible(Console):
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """The segments of a renderable; what only rich puts in (colours, cursor) stands beside their text."""
         text = self.render_str(renderable) if isinstance(renderable, str) else renderable
-        for segment in super().render(Unbroken.of(text) if isinstance(text, Text) else text, options):
-            yield segment if segment.control else Segment(visible(segment.text, keep="\n"), segment.style)
+        segments = super().render(Unbroken.of(text) if isinstance(text, Text) else text, options)
+        return segments if isinstance(text, (Padding, Table)) else map(_seen, segments)  # what stands in those comes by itself
+
+
+def _seen(segment: Segment) -> Segment:
+    """A segment in whose text nothing hides."""
+    return segment if segment.control else Segment(visible(segment.text, keep="\n"), segment.style)
 
 
 def console(stream: IO[str] | None = None, width: int | None = None) -> Console:

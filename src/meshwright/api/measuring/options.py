@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from meshwright.api import numbers
@@ -70,8 +69,7 @@ RESULTS = (
 SHARED = (*PROGRAM, *PLACE, *SPEND, *FINALS, *LIMITS, *RESULTS)
 
 
-@dataclass(frozen=True, kw_only=True)
-class TrialsRequest(CaseRequest):
+class TrialsRequest(CaseRequest, frozen=True, kw_only=True):
     """A case, and how trials of it are run: what ``sweep`` and ``tune`` share."""
 
     template: str | Path | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -39,8 +39,7 @@ _CASE = (
 _PLAN = ("objective", "pin", "risk", "no_balance")
 
 
-@dataclass(frozen=True, kw_only=True)
-class AtlasRequest(Request):
+class AtlasRequest(Request, frozen=True, kw_only=True):
     """Models, numbers of nodes and what they share; and where the cells come from."""
 
     FIELDS: ClassVar[tuple[Field, ...]] = (
@@ -124,8 +123,7 @@ class AtlasRequest(Request):
     force: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class AtlasAnswer(Answer):
+class AtlasAnswer(Answer, frozen=True, kw_only=True):
     """Cells, and what they come to."""
 
     request: Mapping[str, Any]

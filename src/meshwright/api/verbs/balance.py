@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, overload
 
@@ -37,8 +37,7 @@ _SOURCE = Field(
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class BalanceRequest(CaseRequest):
+class BalanceRequest(CaseRequest, frozen=True, kw_only=True):
     """A file of layers, dry runs, or a model with a layout; under which bounds, and how it is solved."""
 
     FIELDS: ClassVar[tuple[Field, ...]] = (
@@ -107,8 +106,7 @@ class BalanceRequest(CaseRequest):
     force: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class BalanceAnswer(Answer):
+class BalanceAnswer(Answer, frozen=True, kw_only=True):
     """What became of every number of virtual stages."""
 
     question: Asked
@@ -138,8 +136,7 @@ class BalanceAnswer(Answer):
         return document
 
 
-@dataclass(frozen=True, kw_only=True)
-class GuideAnswer(Answer):
+class GuideAnswer(Answer, frozen=True, kw_only=True):
     """The dry runs that determine the memories of layers."""
 
     proposal: ProbeProposal
@@ -151,8 +148,7 @@ class GuideAnswer(Answer):
         return guide_view(self.proposal)
 
 
-@dataclass(frozen=True, kw_only=True)
-class MemoriesAnswer(Answer):
+class MemoriesAnswer(Answer, frozen=True, kw_only=True):
     """What the peaks of dry runs say of the memories of layers."""
 
     found: Decomposition

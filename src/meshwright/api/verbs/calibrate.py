@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -23,8 +22,7 @@ if TYPE_CHECKING:
 DEFAULT_OUT = "calibration.json"
 
 
-@dataclass(frozen=True, kw_only=True)
-class CalibrateRequest(Request):
+class CalibrateRequest(Request, frozen=True, kw_only=True):
     """Measured runs, and what they are fitted on top of."""
 
     FIELDS: ClassVar[tuple[Field, ...]] = (
@@ -52,8 +50,7 @@ class CalibrateRequest(Request):
     force: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class CalibrateAnswer(Answer):
+class CalibrateAnswer(Answer, frozen=True, kw_only=True):
     """The calibration, the rows that it was fitted to, and where it was written."""
 
     table: CalibrationTable

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
+
+from msgspec import field
 
 from meshwright.api import published_runs
 from meshwright.api.door import door
@@ -21,8 +22,7 @@ KINDS = ("devices", "clusters", "models", "frameworks", "implementations", "runs
 LIMIT = 10
 
 
-@dataclass(frozen=True, kw_only=True)
-class CatalogRequest(Request):
+class CatalogRequest(Request, frozen=True, kw_only=True):
     """A kind of entries, one of them by name, or published runs near a case."""
 
     FIELDS: ClassVar[tuple[Field, ...]] = (
@@ -45,8 +45,7 @@ class CatalogRequest(Request):
     limit: int | str | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class CatalogAnswer(Answer):
+class CatalogAnswer(Answer, frozen=True, kw_only=True):
     """What the catalogue holds."""
 
     kind: str
@@ -56,8 +55,7 @@ class CatalogAnswer(Answer):
         return {"kind": self.kind}
 
 
-@dataclass(frozen=True, kw_only=True)
-class EntriesAnswer(CatalogAnswer):
+class EntriesAnswer(CatalogAnswer, frozen=True, kw_only=True):
     """All entries of a kind."""
 
     entries: list[dict[str, Any]]
@@ -67,8 +65,7 @@ class EntriesAnswer(CatalogAnswer):
         return {"kind": self.kind, "entries": self.entries}
 
 
-@dataclass(frozen=True, kw_only=True)
-class EntryAnswer(CatalogAnswer):
+class EntryAnswer(CatalogAnswer, frozen=True, kw_only=True):
     """One entry with every figure and its source."""
 
     name: str
@@ -80,8 +77,7 @@ class EntryAnswer(CatalogAnswer):
         return {"kind": self.kind, "name": self.name, "facts": self.facts, "sources": self.sources}
 
 
-@dataclass(frozen=True, kw_only=True)
-class RunsAnswer(CatalogAnswer):
+class RunsAnswer(CatalogAnswer, frozen=True, kw_only=True):
     """All published runs, the fastest of each cell."""
 
     cells: list[Attempts]
@@ -94,8 +90,7 @@ class RunsAnswer(CatalogAnswer):
         return {"kind": "runs", "total": len(self.cells), "entries": [attempts_view(cell) for cell in self.cells[: self.limit]]}
 
 
-@dataclass(frozen=True, kw_only=True)
-class NearestAnswer(CatalogAnswer):
+class NearestAnswer(CatalogAnswer, frozen=True, kw_only=True):
     """The published runs nearest to a question."""
 
     wanted: Wanted

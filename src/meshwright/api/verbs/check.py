@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -31,8 +30,7 @@ def read_claim(text: str) -> Claim:
     return claim(name.strip().lower(), real(value.removesuffix("%")))
 
 
-@dataclass(frozen=True, kw_only=True)
-class CheckRequest(FilesRequest):
+class CheckRequest(FilesRequest, frozen=True, kw_only=True):
     """Files of a framework, the case that they train as far as they leave it open, and what somebody says of the run."""
 
     FIELDS: ClassVar[tuple[Field, ...]] = (
@@ -49,8 +47,7 @@ class CheckRequest(FilesRequest):
     force: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class CheckAnswer(Answer):
+class CheckAnswer(Answer, frozen=True, kw_only=True):
     """The findings."""
 
     checked: Checked

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, overload
 
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from meshwright.search.result import Comparison as LayoutComparison
 
 
-@dataclass(frozen=True, kw_only=True)
-class CompareRequest(NamedCase):
+class CompareRequest(NamedCase, frozen=True, kw_only=True):
     """Two runs, as ``diagnose`` takes each, and what is known of both."""
 
     FIELDS: ClassVar[tuple[Field, ...]] = (
@@ -47,8 +46,7 @@ class CompareRequest(NamedCase):
     redact: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class CompareAnswer(Answer):
+class CompareAnswer(Answer, frozen=True, kw_only=True):
     """What changed from the first run to the second."""
 
     comparison: Comparison

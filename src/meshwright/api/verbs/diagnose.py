@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -36,8 +36,7 @@ def steps_window(text: str) -> tuple[int, int]:
     return window
 
 
-@dataclass(frozen=True, kw_only=True)
-class DiagnoseRequest(NamedCase):
+class DiagnoseRequest(NamedCase, frozen=True, kw_only=True):
     """What a run left behind, and what is known of the run beside it."""
 
     FIELDS: ClassVar[tuple[Field, ...]] = (
@@ -98,8 +97,7 @@ class DiagnoseRequest(NamedCase):
     redact: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class DiagnoseAnswer(Answer):
+class DiagnoseAnswer(Answer, frozen=True, kw_only=True):
     """The diagnosis, what was read for it, and what it is compared with."""
 
     diagnosis: Diagnosis

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -40,8 +40,7 @@ FEWER, MORE = 2, 4
 """Layers of a chunk that an extrapolation runs."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class DryrunRequest(CaseRequest):
+class DryrunRequest(CaseRequest, frozen=True, kw_only=True):
     """A case and its layout, or a function of the user's; and which ranks are run."""
 
     FIELDS: ClassVar[tuple[Field, ...]] = (*CASE, LAYOUT, BUILDER, RANK, EXTRAPOLATE)
@@ -52,8 +51,7 @@ class DryrunRequest(CaseRequest):
     extrapolate: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class DryrunAnswer(Answer):
+class DryrunAnswer(Answer, frozen=True, kw_only=True):
     """What the ranks found."""
 
     builder: str

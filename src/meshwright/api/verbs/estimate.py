@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, overload
 
@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from meshwright.evidence.rows.near import Near
 
 
-@dataclass(frozen=True, kw_only=True)
-class EstimateRequest(CaseRequest):
+class EstimateRequest(CaseRequest, frozen=True, kw_only=True):
     """A case and a layout of it."""
 
     FIELDS: ClassVar[tuple[Field, ...]] = (*CASE, SPARE_NODES, LAYOUT, ANCHOR, HTML, FORCE)
@@ -43,8 +42,7 @@ class EstimateRequest(CaseRequest):
     force: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class EstimateAnswer(Answer):
+class EstimateAnswer(Answer, frozen=True, kw_only=True):
     """The prediction, and what stands beside it."""
 
     given: Setup

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from meshwright.search.result import PlanResult
 
 
-@dataclass(frozen=True, kw_only=True)
-class ExplainRequest(CaseRequest):
+class ExplainRequest(CaseRequest, frozen=True, kw_only=True):
     """A case, and a layout of it; without one, the first plan is explained."""
 
     FIELDS: ClassVar[tuple[Field, ...]] = (*CASE, SPARE_NODES, LAYOUT, HTML, FORCE)
@@ -34,8 +33,7 @@ class ExplainRequest(CaseRequest):
     force: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class ExplainAnswer(Answer):
+class ExplainAnswer(Answer, frozen=True, kw_only=True):
     """The prediction of the layout, and what there is to say about it."""
 
     given: Setup

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from meshwright.frameworks.settings import Given
 
 
-@dataclass(frozen=True, kw_only=True)
-class ExportRequest(Request):
+class ExportRequest(Request, frozen=True, kw_only=True):
     """A saved plan, and what to write of it."""
 
     FIELDS: ClassVar[tuple[Field, ...]] = (
@@ -49,8 +48,7 @@ class ExportRequest(Request):
     force: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class ExportAnswer(Answer):
+class ExportAnswer(Answer, frozen=True, kw_only=True):
     """What was written."""
 
     files: tuple[str, ...]

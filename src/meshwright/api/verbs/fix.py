@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -48,8 +48,7 @@ def edits(word: str) -> int:
     return value
 
 
-@dataclass(frozen=True, kw_only=True)
-class FixRequest(FilesRequest):
+class FixRequest(FilesRequest, frozen=True, kw_only=True):
     """Files of a framework, or a model with a layout; and one wish."""
 
     FIELDS: ClassVar[tuple[Field, ...]] = (
@@ -97,8 +96,7 @@ class FixRequest(FilesRequest):
     force: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class FixAnswer(Answer):
+class FixAnswer(Answer, frozen=True, kw_only=True):
     """The changes that grant the wish, and what was changed."""
 
     fixed: Fixed

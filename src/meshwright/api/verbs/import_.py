@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -16,8 +15,7 @@ if TYPE_CHECKING:
     from meshwright.domain.estimate import Estimate
 
 
-@dataclass(frozen=True, kw_only=True)
-class ImportRequest(FilesRequest):
+class ImportRequest(FilesRequest, frozen=True, kw_only=True):
     """Files of a framework, and where to write the plan that they are."""
 
     FIELDS: ClassVar[tuple[Field, ...]] = (
@@ -31,8 +29,7 @@ class ImportRequest(FilesRequest):
     force: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class ImportAnswer(Answer):
+class ImportAnswer(Answer, frozen=True, kw_only=True):
     """The files as read."""
 
     taken: Taken

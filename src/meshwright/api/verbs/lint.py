@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -18,8 +17,7 @@ if TYPE_CHECKING:
     from meshwright.lint.explained import Explained
 
 
-@dataclass(frozen=True, kw_only=True)
-class LintRequest(Request):
+class LintRequest(Request, frozen=True, kw_only=True):
     """Files and folders, what they are looked at for, and what is to be done about it."""
 
     FIELDS: ClassVar[tuple[Field, ...]] = (
@@ -75,8 +73,7 @@ class LintRequest(Request):
     force: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class LintAnswer(Answer):
+class LintAnswer(Answer, frozen=True, kw_only=True):
     """The findings, what was mended or would be; or one rule, explained."""
 
     linted: Linted | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any, ClassVar, cast, overload
@@ -30,8 +30,7 @@ MODES = ("meshwright", "chatlearn", "verl", "slime", "slime-flops", "nemo-rl", "
 _TAKEN = {"model", "lengths", "max_tokens", "packs", "split_long", "global_batch", "sequence"}
 
 
-@dataclass(frozen=True, kw_only=True)
-class PackRequest(ModelOnCluster):
+class PackRequest(ModelOnCluster, frozen=True, kw_only=True):
     """Lengths, a limit and ranks; with a model on a cluster also what it gains in seconds and memory."""
 
     FIELDS: ClassVar[tuple[Field, ...]] = (
@@ -100,8 +99,7 @@ class PackRequest(ModelOnCluster):
         return {**replace(self, lengths=None).read(faults), "lengths": self.lengths}
 
 
-@dataclass(frozen=True, kw_only=True)
-class PackAnswer(Answer):
+class PackAnswer(Answer, frozen=True, kw_only=True):
     """The micro-batches in figures, the limits that were looked at, and the files that were written."""
 
     packed: Packed

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from meshwright.search.result import Comparison, PlanResult, SearchOptions
 
 
-@dataclass(frozen=True, kw_only=True)
-class PlanRequest(CaseRequest):
+class PlanRequest(CaseRequest, frozen=True, kw_only=True):
     """A case, how its layouts are searched, and what else is asked of the best."""
 
     FIELDS: ClassVar[tuple[Field, ...]] = (*CASE, *PLAN)
@@ -62,8 +61,7 @@ class PlanRequest(CaseRequest):
     force: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class PlanAnswer(Answer):
+class PlanAnswer(Answer, frozen=True, kw_only=True):
     """Ranked plans, and what was asked about the first of them."""
 
     given: Setup

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
@@ -26,8 +25,7 @@ ENDINGS = (".yaml", ".yml")
 _WHAT, _OUTPUT = "Profile", "Output"
 
 
-@dataclass(frozen=True, kw_only=True)
-class ProfileRequest(Request):
+class ProfileRequest(Request, frozen=True, kw_only=True):
     """What is measured, how long, and where it is kept."""
 
     FIELDS: ClassVar[tuple[Field, ...]] = (
@@ -56,8 +54,7 @@ class ProfileRequest(Request):
     force: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class ProfileAnswer(Answer):
+class ProfileAnswer(Answer, frozen=True, kw_only=True):
     """Samples, and the machine that they describe."""
 
     profile: Profile

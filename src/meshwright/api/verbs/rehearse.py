@@ -6,7 +6,6 @@ import json
 import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -32,8 +31,7 @@ DEFAULTS: dict[str, Any] = {"layouts": 12, "rounds": 5, "step_seconds": 1.0}
 QUICK: dict[str, Any] = {"layouts": 6, "rounds": 2, "step_seconds": 0.3}
 
 
-@dataclass(frozen=True, kw_only=True)
-class RehearseRequest(Request):
+class RehearseRequest(Request, frozen=True, kw_only=True):
     """How many ranks, which model, how long, and where it is kept."""
 
     FIELDS: ClassVar[tuple[Field, ...]] = (
@@ -86,8 +84,7 @@ class RehearseRequest(Request):
     force: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class RehearseAnswer(Answer):
+class RehearseAnswer(Answer, frozen=True, kw_only=True):
     """Every loop as its document: measured beside predicted."""
 
     machine: str

@@ -6,7 +6,7 @@ import json
 import os
 import re
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -34,8 +34,7 @@ MAX_RANKS, MAX_RANKS_HERE = 1024, 64
 """Ranks of an allocation, and processes that are started on this machine."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class StepRequest(Request):
+class StepRequest(Request, frozen=True, kw_only=True):
     """A model, cut down to this machine, and a layout of it."""
 
     FIELDS: ClassVar[tuple[Field, ...]] = (
@@ -89,8 +88,7 @@ class StepRequest(Request):
     force: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class StepAnswer(Answer):
+class StepAnswer(Answer, frozen=True, kw_only=True):
     """What was measured, as its document."""
 
     document: dict[str, Any]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
+
+from msgspec import field
 
 from meshwright.api.door import door
 from meshwright.api.fields import Faults, Field
@@ -28,8 +30,7 @@ if TYPE_CHECKING:
 TOP = 10
 
 
-@dataclass(frozen=True, kw_only=True)
-class SweepRequest(TrialsRequest):
+class SweepRequest(TrialsRequest, frozen=True, kw_only=True):
     """A case, and which of its layouts are run."""
 
     FIELDS: ClassVar[tuple[Field, ...]] = (
@@ -43,8 +44,7 @@ class SweepRequest(TrialsRequest):
     grid: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class SweepAnswer(Answer):
+class SweepAnswer(Answer, frozen=True, kw_only=True):
     """What was run, or would be."""
 
     given: Subject

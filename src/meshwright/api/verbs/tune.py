@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -40,8 +39,7 @@ OF_REPLAY = ("replay", "cell", "seeds", "sampler", "stop_probability", "trials",
 """What a replay takes: the rest is the file's."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class TuneRequest(TrialsRequest):
+class TuneRequest(TrialsRequest, frozen=True, kw_only=True):
     """A case and how trials of it are chosen and run, or recorded runs."""
 
     FIELDS: ClassVar[tuple[Field, ...]] = (*CASE, *which(TOP_TUNED), *TUNING, *SHARED, *REPLAY)
@@ -56,8 +54,7 @@ class TuneRequest(TrialsRequest):
     seeds: int | str | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class TuneAnswer(Answer):
+class TuneAnswer(Answer, frozen=True, kw_only=True):
     """What was tried, and what is left."""
 
     tuned: Tuned | None = None

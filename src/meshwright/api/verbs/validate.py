@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import tempfile
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, ClassVar, Self
 
@@ -31,8 +30,7 @@ if TYPE_CHECKING:
 SCHEMES = ("grouped", "leave-one-model-out", "leave-one-cluster-size-out", "leave-one-source-out", "in-sample")
 
 
-@dataclass(frozen=True, kw_only=True)
-class ValidateRequest(Request):
+class ValidateRequest(Request, frozen=True, kw_only=True):
     """Measured runs, and what predicts them."""
 
     FIELDS: ClassVar[tuple[Field, ...]] = (
@@ -58,8 +56,7 @@ class ValidateRequest(Request):
     force: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class ValidateAnswer(Answer):
+class ValidateAnswer(Answer, frozen=True, kw_only=True):
     """Every row predicted, and what the predictions are worth."""
 
     validation: Tally

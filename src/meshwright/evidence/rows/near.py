@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from functools import cache
 from math import log2
 from typing import TYPE_CHECKING
 
@@ -224,6 +225,7 @@ def _step(what: str, published: str | None, wanted: str | None, distance: float)
     return Difference(what=what, published=published, wanted=wanted, distance=distance)
 
 
+@cache  # few recipes, hundreds of runs
 def _recipe(published: str, wanted: str | None) -> float:
     doublings = abs(log2(_bits(published) / _bits(wanted or published)))
     return WIDTH * doublings if doublings else RECIPE

@@ -9,7 +9,6 @@ from typing import Any
 from meshwright.documents.quoting import command
 from meshwright.documents.source import File
 from meshwright.frameworks.surface import Surface
-from meshwright.readers.logs.config_dump import document_of
 
 CHECKPOINTING = "--gradient_checkpointing"
 
@@ -19,6 +18,8 @@ def logged(settings: Mapping[str, str], name: str, surface: Surface) -> tuple[Fi
 
     Transformers before 4.10 keep recomputation in the model's configuration, later ones in the arguments.
     """
+    from meshwright.readers.logs.config_dump import document_of  # the readers of logs: not where a launch is read
+
     config = document_of(settings, "deepspeed")
     if config is None:
         return ()

@@ -22,21 +22,36 @@ if TYPE_CHECKING:
 
 _SHARDING = {"zero", "overlap", "offload"}
 """Knobs whose flags stand apart from degrees and stages."""
+ORDER = ("MODEL", "LAYOUT", "SHARDING", "PRECISION", "OPTIMIZER")
+"""In which groups are written."""
 
 
 def groups(case: Case, layout: Layout, version: Version) -> dict[str, Arguments]:
     """All arguments but data and length of the run."""
-    named = {name: Arguments(version=version) for name in ("MODEL", "LAYOUT", "SHARDING", "PRECISION", "OPTIMIZER")}
-    decided, knobs = decide(case, layout, version.name), surface().knobs()
+    named = groups_of_case(case, version) | groups_of_layout(case, layout, version)
+    return {name: named[name] for name in ORDER}
+
+
+def groups_of_case(case: Case, version: Version) -> dict[str, Arguments]:
+    """Those that every layout of a case has."""
+    named = {name: Arguments(version=version) for name in ("MODEL", "PRECISION", "OPTIMIZER")}
     add_model(named["MODEL"], case)
-    named["LAYOUT"].update({flag: value for flag, value in decided.items() if knobs[flag] not in _SHARDING})
+    add_precision(named["PRECISION"], case)
+    add_optimizer(named["OPTIMIZER"], case)
+    return named
+
+
+def groups_of_layout(case: Case, layout: Layout, version: Version) -> dict[str, Arguments]:
+    """Those that say the layout."""
+    named = {name: Arguments(version=version) for name in ("LAYOUT", "SHARDING")}
+    decided, keys = decide(case, layout, version.name), surface()
+    shards = {flag for flag in decided if keys.knob(flag) in _SHARDING}
+    named["LAYOUT"].update({flag: value for flag, value in decided.items() if flag not in shards})
     named["LAYOUT"].add("--global-batch-size", case.batch.global_batch_sequences)
     named["LAYOUT"].add("--seq-length", case.batch.sequence_tokens)
     add_dispatcher(named["LAYOUT"], case)
     add_offload(named["LAYOUT"], case)
-    named["SHARDING"].update({flag: value for flag, value in decided.items() if knobs[flag] in _SHARDING})
-    add_precision(named["PRECISION"], case)
-    add_optimizer(named["OPTIMIZER"], case)
+    named["SHARDING"].update({flag: value for flag, value in decided.items() if flag in shards})
     return named
 
 

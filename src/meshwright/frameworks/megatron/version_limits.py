@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from meshwright.domain.mixers import GatedDelta
-from meshwright.frameworks.megatron.arguments import data_arguments, groups
+from meshwright.frameworks.megatron.arguments import ORDER, data_arguments, groups_of_case, groups_of_layout
 from meshwright.frameworks.megatron.flags import RELEASES, parse_version, surface
 from meshwright.frameworks.megatron.hybrid import is_hybrid
 from meshwright.frameworks.megatron.hybrid_limits import OLD_HYBRIDS
@@ -14,6 +14,9 @@ from meshwright.frameworks.megatron.pipeline import is_even, only_ends_differ, s
 from meshwright.frameworks.rules import Rule, limits, values_if
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from meshwright.domain.case import Case
     from meshwright.frameworks.base import Limit, Values
     from meshwright.frameworks.megatron.flags import Version
     from meshwright.frameworks.planned import Planned
@@ -93,16 +96,27 @@ _SPLIT = Rule("split", "this split of layers needs a layout string, which Megatr
 def limits_of(version: Version) -> tuple[Limit, ...]:
     """Every rule of a version, in the order in which they are reported."""
     known = limits("megatron", (*RULES, *OLD, _SPLIT), release=version.name)
+    last: tuple[Case | None, Mapping[str, tuple[str, ...]]] = (None, {})
+
+    def lacking_of_case(case: Case, target: Version) -> Mapping[str, tuple[str, ...]]:
+        """Group -> flags of a case that its version lacks; hundreds of layouts of one case are asked about."""
+        nonlocal last
+        known, lacking = last
+        if known is not case:
+            lacking = {name: each.lacking() for name, each in groups_of_case(case, target).items()}
+            last = (case, lacking)
+        return lacking
 
     def flag(plan: Planned) -> Values | None:
         """Everything that is written must be among the flags of the version, and be one of their choices."""
         if any(limit.broken(plan.case, plan.layout) is not None for limit in known):
             return None  # what cannot be run at all is not written out
-        target = parse_version(plan.release)
-        for arguments in (*groups(plan.case, plan.layout, target).values(), data_arguments(plan.case, plan.layout, target)[1]):
-            for name in arguments.lacking():
-                return {"flag": name, "span": surface().span(name), "version": plan.release}
-        return None
+        case, target = plan.case, parse_version(plan.release)
+        own = {name: each.lacking() for name, each in groups_of_layout(case, plan.layout, target).items()}
+        lacking = {**lacking_of_case(case, target), **own}
+        absent = next((flag for name in ORDER for flag in lacking[name]), None)
+        absent = absent or next(iter(data_arguments(case, plan.layout, target)[1].lacking()), None)
+        return None if absent is None else {"flag": absent, "span": surface().span(absent), "version": plan.release}
 
     words = "{flag} exists in Megatron-LM {span}; the target is {version}"
     return (*known, *limits("megatron", (Rule("flag", words, flag),), release=version.name))

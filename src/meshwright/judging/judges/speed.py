@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 from meshwright.domain.kernels import running
 from meshwright.domain.label_reader import OVERLAPS
-from meshwright.domain.layout import Overlap
 from meshwright.estimate.single import sequence_work
 from meshwright.judging.finding import Ruling, ratio
-from meshwright.judging.neighbours import OFF
+from meshwright.judging.neighbours import EXACT, OFF, able_overlap
 from meshwright.judging.predicates import change, does_not_apply, judges
 from meshwright.words import percent, seconds
 
@@ -19,22 +18,11 @@ if TYPE_CHECKING:
     from meshwright.judging.facts import Facts
 
 
-def _able(facts: Facts, overlap: Overlap) -> Overlap:
-    """What of an overlap the framework has."""
-    words = facts.features.overlap_words(facts.case.training.optimizer.name)
-    lacking = {name: False for word, name in OVERLAPS.items() if word not in words}
-    return replace(overlap, **lacking)
-
-
-EXACT = Overlap(gradient_reduce=True, parameter_gather=True, tensor=False, point_to_point=True, expert=False)
-"""Overlap that changes no arithmetic."""
-
-
 @judges("overlap-helps")
 def overlap_helps(facts: Facts, _: Rule) -> Ruling:
     """This layout with what overlap it has, or else what its framework offers, and with all of it off."""
-    here = _able(facts, facts.layout.overlap)
-    chosen = here if here != OFF else _able(facts, EXACT)
+    here = able_overlap(facts.case, facts.features, facts.layout.overlap)
+    chosen = here if here != OFF else able_overlap(facts.case, facts.features, EXACT)
     if chosen == OFF:
         return does_not_apply(facts, f"{facts.features.name} runs no communication beside compute")
     with_it, without = (facts.trial(replace(facts.layout, overlap=each)) for each in (chosen, OFF))
@@ -70,7 +58,7 @@ def overlap_off_first(facts: Facts, _: Rule) -> Ruling:
     """What waiting costs, and which switches change any arithmetic."""
     overlap = facts.layout.overlap
     without = facts.trial(replace(facts.layout, overlap=OFF))
-    offered = _able(facts, EXACT)
+    offered = able_overlap(facts.case, facts.features, EXACT)
     words = ", ".join(word for word, name in OVERLAPS.items() if getattr(offered, name)) or "nothing that the framework has"
     exact = facts.trial(replace(facts.layout, overlap=offered))
     cost, rest = without.step_s / exact.step_s - 1.0, exact.step_s / facts.step_s - 1.0
