@@ -100,6 +100,7 @@ def wrong(tmp_path, rows):
     (tmp_path / "huge.json").write_text(json.dumps(data))
     write_runs(tmp_path / "unmeasured.csv", {"step_time_s": ""})
     write_runs(tmp_path / "unusable.csv", {"gpu": "abacus"}, {"flag": "doubt"})
+    write_runs(tmp_path / "impossible.csv", {"dp": "-4"})
     (tmp_path / "other.csv").write_text("a,b\n1,2\n")
     return {"TMP": str(tmp_path), "RUNS": rows}
 
@@ -111,6 +112,7 @@ def wrong(tmp_path, rows):
         (["--runs", "TMP"], "not a regular file"),
         (["--runs", "TMP/unmeasured.csv"], "no row with a measured step time or memory"),
         (["--runs", "TMP/unusable.csv"], "unusable.csv: no usable row (1 flagged; 1 unknown device)"),
+        (["--runs", "TMP/impossible.csv"], "impossible.csv: no usable row (1 a degree is below 1)"),
         (["--runs", "TMP/other.csv"], "other.csv"),
         (["--runs", "RUNS", "--runs", "TMP/none.csv"], "none.csv: no such file"),
         (["--runs", "RUNS", "--base", "shipped", "--joint"], "give one of them"),

@@ -105,6 +105,13 @@ def test_kinds_take_mixers_by_name(tmp_path: Path) -> None:
     assert model.pattern == (0, 1, 2) * 2
 
 
+@pytest.mark.parametrize("key", ["num_mtp_layers", "num_mtp_passes"])
+def test_a_description_has_no_more_late_heads_than_layers(tmp_path: Path, key: str) -> None:
+    with pytest.raises(InputError, match=f"{key}.*1000000000 layers are more than") as caught:
+        described(tmp_path, f"{LINEAR}    {key}: 1000000000\n")
+    assert len(caught.value.messages) == 1
+
+
 def test_letters_lay_out_layers_of_one_block(tmp_path: Path) -> None:
     model = described(tmp_path, LETTERS)
     assert [(model.kinds[index].mixes, model.kinds[index].has_block) for index in model.pattern] == [

@@ -146,6 +146,10 @@ def block_faults(record: ModelRecord, where: str) -> Iterator[Message]:
     if num_layers > MAX_LAYERS:
         most = {"layers": num_layers, "limit": MAX_LAYERS}
         yield Message("model.layers", "{layers} layers are more than {limit}", most, where)
+    for key in ("num_mtp_layers", "num_mtp_passes"):
+        if (count := getattr(record, key)) > MAX_LAYERS:
+            yield Message("model.layers", "{layers} layers are more than {limit}", {"layers": count, "limit": MAX_LAYERS},
+                          f"{where}.{key}")
     if record.letters and record.layers not in (None, len(record.letters)):
         yield Message("model.length", "has {length} entries for {count} layers",
                       {"length": len(record.letters), "count": record.layers}, f"{where}.letters")

@@ -45,7 +45,9 @@ class Exposed(Struct, frozen=True, kw_only=True):
     """What is sent once more: gathering, where only the module ``comm`` does; the exchange in front of attention and that of
     experts, where their recomputation does, beside which no other pass runs."""
     last: Array = field(default_factory=lambda: array(0.0))
-    """What the last block of a forward sends at its end, which a recomputation that stops early leaves out."""
+    """What the last block of a forward leaves exposed of what it sends at its end, where a recomputation stops early."""
+    last_slowdown: Array = field(default_factory=lambda: array(0.0))
+    """How much the hidden part of that slows the forward."""
 
 
 class Beside(Struct, frozen=True, kw_only=True):
@@ -114,7 +116,7 @@ def tensor_s(
     if (whole or not kind.parallel_block) and kind.has_block and (experts is None or experts.shared_width):
         blocks.append((float(hidden), beside[1]))
     sharded = shape.sequence_shards > 1.0
-    forward = backward = slow_forward = slow_backward = regather = array(0.0)
+    forward = backward = slow_forward = slow_backward = regather = ending = slow_ending = array(0.0)
     anew = case.implementation.gathers_again
     out = ELEMENT_BYTES * shape.tokens * hidden
     scatter, reduce = reduce_scatter_s(out, group, cluster, constants), all_reduce_s(out, group, cluster, constants)
@@ -123,11 +125,13 @@ def tensor_s(
     for width, window in blocks:
         gather = all_gather_s(sent_bytes * shape.tokens * width, group, cluster, constants)
         back = reduce_scatter_s(ELEMENT_BYTES * shape.tokens * width, group, cluster, constants)
-        ahead = np.where(sharded, gather + scatter, reduce)
+        ahead, start = np.where(sharded, gather + scatter, reduce), np.where(sharded, gather, 0.0)
         if overlap.tensor:
             ahead, hidden_s = hide(ahead, products / len(blocks), constants.overlap_ratio)
+            start, hidden_start = hide(start, products / len(blocks), constants.overlap_ratio)
             slow_forward = slow_forward + constants.contention_slowdown_scale_up * hidden_s
-        forward = forward + ahead
+            slow_ending = constants.contention_slowdown_scale_up * (hidden_s - hidden_start)
+        forward, ending = forward + ahead, ahead - start
         spread = np.where(sharded, spread_s, 0.0)
         if overlap.tensor:
             spread, hidden_spread = hide(spread, window.last_input, constants.overlap_ratio)
@@ -148,7 +152,7 @@ def tensor_s(
                                                                strict=True))
     return Exposed(
         forward=forward, backward=backward, slowdown_forward=slow_forward, slowdown_backward=slow_backward, again=regather,
-        last=np.where(sharded, scatter, reduce) if len(blocks) > 1 else array(0.0),
+        last=ending if len(blocks) > 1 else array(0.0), last_slowdown=slow_ending if len(blocks) > 1 else array(0.0),
     )
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from meshwright.domain.case import Case
     from meshwright.domain.layout import ContextKind, Overlap
     from meshwright.domain.model import LayerKind
+    from meshwright.perf.exchange import Exposed
     from meshwright.perf.operators import WorkShape
     from meshwright.perf.placement import Groups
 
@@ -124,7 +125,7 @@ def layer_time(
     again = seconds(compute=ahead, tensor=tensor.forward, context=context.forward, expert=expert.again)
     ahead, behind = ahead + expert.slowdown_forward, behind + expert.slowdown_backward
     forward = structs.replace(again, compute=ahead, expert=expert.forward)
-    again = again.plus(left_out(kind, case, shape, tensor.last).times(-1.0))
+    again = again.plus(left_out(kind, case, shape, tensor).times(-1.0))
     backward = seconds(compute=behind, tensor=tensor.backward, context=context.backward, expert=expert.backward)
     wait_forward = waits_s(forward.total, kernels_forward, ahead_host)
     wait_backward = waits_s(backward.total, kernels_backward, behind_host)
@@ -157,8 +158,10 @@ def unit_host_s(case: Case) -> Array:
     return array(0.0 if case.implementation.units is None else case.calibration.constants.shard_host_s)
 
 
-def left_out(kind: LayerKind, case: Case, shape: WorkShape, last_s: Array) -> Seconds:
+def left_out(kind: LayerKind, case: Case, shape: WorkShape, tensor: Exposed) -> Seconds:
     """The end of a forward that full recomputation does not run again: the last product and the message behind it.
+
+        product + slowdown of what hides;   what the forward left exposed of the message
 
     Shapes:  the columns of ``shape``.
     Units:   s.
@@ -168,7 +171,7 @@ def left_out(kind: LayerKind, case: Case, shape: WorkShape, last_s: Array) -> Se
     if not case.implementation.checkpoints or keeps_last_product(kind):
         return seconds()
     last = products_of(kind, case, shape)[-1]
-    return seconds(compute=product_s(last, case, "forward"), tensor=last_s)
+    return seconds(compute=product_s(last, case, "forward") + tensor.last_slowdown, tensor=tensor.last)
 
 
 WITHIN_MOE = ("shared_experts",)

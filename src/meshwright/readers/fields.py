@@ -95,7 +95,11 @@ class Fields:
 
     def layers(self, *names: str) -> int:
         """The number of layers."""
-        return self.size(*names, maximum=MAX_LAYERS)
+        return self.count(*names)
+
+    def count(self, *names: str, default: int | None = None, minimum: int = 1) -> int:
+        """A whole number of parts that are described one by one: no more than there may be layers."""
+        return self.size(*names, default=default, minimum=minimum, maximum=MAX_LAYERS)
 
     def flag(self, name: str, *, default: bool) -> bool:
         """True or false."""

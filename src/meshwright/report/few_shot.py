@@ -61,12 +61,15 @@ def few_shot_report(found: FewShot) -> Iterator[Told]:
     if before is not None and after is not None:
         yield line(f"{own}: the 90 % interval of a step like these is now {_ends(after)}, it was {_ends(before)}")
     if found.moved:
+        several = len({move.cell for move in found.moved}) > 1
         rows = [
-            (move.constant, WORDS.get(move.constant, ""), f"{move.before:.3g}", f"{move.after:.3g}", signed(move.change_ratio))
+            (move.constant, *(_of(move.cell),) * several, WORDS.get(move.constant, ""), f"{move.before:.3g}", f"{move.after:.3g}",
+             signed(move.change_ratio))
             for move in found.moved[:MOST]
         ]
+        figures = [each + several for each in (2, 3, 4)]
         yield Section(title=f"What {own} moved", blocks=(
-            table(("constant", "in words", "from", "to", "change"), rows, right=[2, 3, 4], whole=[2, 3, 4]),
+            table(("constant", *("of",) * several, "in words", "from", "to", "change"), rows, right=figures, whole=figures),
         ))
         if len(found.moved) > MOST:
             yield line(f"{len(found.moved) - MOST} more moved less", kind="small")
@@ -78,6 +81,11 @@ def few_shot_report(found: FewShot) -> Iterator[Told]:
             f"   {following.model} on {plural(following.devices, 'device')}: of the best {following.candidates} plans it says most "
             f"about which is fastest (their gaps {percent(following.narrows_ratio)} less uncertain)", above=True,
         )
+
+
+def _of(cell: str) -> str:
+    """Device, framework and precision of a cell, in words."""
+    return " ".join(cell.split("|"))
 
 
 def _ends(ratio: float) -> str:

@@ -131,7 +131,8 @@ def _read(values: Values, faults: Faults) -> tuple[list[RowsRead], dict[str, str
     for number, (table, reading) in enumerate(zip(tables, readings, strict=True), start=1):
         measured = sum(1 for run in reading.runs if run.step_s or run.memory_bytes)
         if not reading.runs:
-            counts, rows = count_reasons(reading.skipped), left_out(reading.skipped)
+            skipped = [*reading.skipped, *reading.refused]
+            counts, rows = count_reasons(skipped), left_out(skipped)
             faults.note(nothing_usable("calibrate.nothing", table.path, counts, rows).messages)
         elif not measured:
             template = "no row with a measured step time or memory: {count:,} were read without"

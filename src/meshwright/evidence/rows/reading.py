@@ -50,6 +50,11 @@ class RowsRead(Value, frozen=True, kw_only=True):
     skipped: tuple[Skipped, ...]
     """Those of the table, then those that name an unknown device or precision or leave too much blank."""
 
+    @property
+    def refused(self) -> tuple[Skipped, ...]:
+        """The impossible rows as rows that are left out."""
+        return tuple(Skipped(id=row.id, line=row.line, reason=why, kind=why, row=row) for row, why in self.impossible)
+
 
 def read_runs(table: Table) -> RowsRead:
     """Every row of a table as a run, in the order of the file."""

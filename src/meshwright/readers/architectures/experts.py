@@ -177,7 +177,7 @@ def glm4_moe(fields: Fields) -> Model:
         hidden=hidden,
         attentions=[attention] * layers,
         blocks=dense_first_blocks(fields, layers, correction_bias=True),
-        mtp_layers=fields.size("num_nextn_predict_layers", "num_mtp_layers", default=0, minimum=0),
+        mtp_layers=fields.count("num_nextn_predict_layers", "num_mtp_layers", default=0, minimum=0),
     )
 
 

@@ -54,5 +54,5 @@ def _deepseek(fields: Fields, *, correction_bias: bool, routed_scale: float, fir
         attentions=[attention] * layers,
         blocks=dense_first_blocks(fields, layers, correction_bias=correction_bias, routed_scale=routed_scale,
                                   first_dense=first_dense),
-        mtp_layers=fields.size("num_nextn_predict_layers", "num_mtp_layers", default=0, minimum=0),
+        mtp_layers=fields.count("num_nextn_predict_layers", "num_mtp_layers", default=0, minimum=0),
     )

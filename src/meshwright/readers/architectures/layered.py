@@ -44,7 +44,7 @@ def _input_sides(hidden: int, inputs: int) -> tuple[Side, ...]:
 def gemma3n(fields: Fields) -> Model:
     """Gemma 3n: AltUp's four streams, Laurel beside attention, inputs for each layer, shared keys and values."""
     hidden, layers = fields.size("hidden_size"), fields.layers("num_hidden_layers")
-    streams, rank = fields.size("altup_num_inputs", default=4), fields.size("laurel_rank", default=64)
+    streams, rank = fields.count("altup_num_inputs", default=4), fields.size("laurel_rank", default=64)
     inputs = fields.size("hidden_size_per_layer_input", default=256)
     sides = (
         Side(name="altup router", inputs=hidden, outputs=streams, weights=2 * hidden),

@@ -180,4 +180,4 @@ def arcee(fields: Fields) -> Model:
 @reads("MiMoForCausalLM", "mimo")
 def mimo(fields: Fields) -> Model:
     """MiMo-7B: Qwen 2.5 with layers that predict further tokens."""
-    return replace(qwen2(fields), num_mtp_layers=fields.size("num_nextn_predict_layers", default=0, minimum=0))
+    return replace(qwen2(fields), num_mtp_layers=fields.count("num_nextn_predict_layers", default=0, minimum=0))

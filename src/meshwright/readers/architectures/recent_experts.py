@@ -39,7 +39,7 @@ def ernie_moe(fields: Fields) -> Model:
         hidden=hidden,
         attentions=[grouped_attention(fields, hidden, bias=bias)] * layers,
         blocks=[experts if is_sparse else dense for is_sparse in sparse],
-        mtp_layers=fields.size("num_nextn_predict_layers", default=0, minimum=0),
+        mtp_layers=fields.count("num_nextn_predict_layers", default=0, minimum=0),
         tied=True,
     )
 
@@ -127,7 +127,7 @@ def ling2(fields: Fields) -> Model:
         hidden=hidden,
         attentions=[attention] * layers,
         blocks=[dense if index < first else experts for index in range(layers)],
-        mtp_layers=fields.size("num_nextn_predict_layers", "num_mtp_layers", default=0, minimum=0),
+        mtp_layers=fields.count("num_nextn_predict_layers", "num_mtp_layers", default=0, minimum=0),
     )
 
 
@@ -162,7 +162,7 @@ def solar_open(fields: Fields) -> Model:
 def step3(fields: Fields) -> Model:
     """Step 3.5: windows with heads of their own, a gate on each head; lists of its files go on behind the last layer."""
     hidden, layers = fields.size("hidden_size"), fields.layers("num_hidden_layers")
-    other, mtp = fields.inner("attention_other_setting"), fields.size("num_nextn_predict_layers", default=0, minimum=0)
+    other, mtp = fields.inner("attention_other_setting"), fields.count("num_nextn_predict_layers", default=0, minimum=0)
     own_keys = not fields.has("num_attention_groups")  # those of the class of transformers, which always has the gate
     full = Attention(
         num_heads=fields.size("num_attention_heads"),

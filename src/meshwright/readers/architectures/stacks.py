@@ -82,4 +82,4 @@ def of_layers(
 
 def mtp_count(fields: Fields) -> int:
     """Multi-token-prediction layers, under the names that families give them."""
-    return fields.size("num_nextn_predict_layers", "num_mtp_layers", "mtp_num_hidden_layers", default=0, minimum=0)
+    return fields.count("num_nextn_predict_layers", "num_mtp_layers", "mtp_num_hidden_layers", default=0, minimum=0)
