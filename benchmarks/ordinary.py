@@ -8,10 +8,9 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from statistics import fmean, median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -39,33 +38,12 @@ ALIKE = (
 )
 
 
-@dataclass(frozen=True)
-class Pair:
+class Pair(NamedTuple):
     """Two runs of one source that differ in one setting."""
 
     first: Scored
     second: Scored
     setting: str
-
-    @property
-    def time(self) -> tuple[float, float] | None:
-        """Change of the step from the first to the second as a share: measured, predicted."""
-        if not (self.first.timed and self.second.timed):
-            return None
-        a, b = self.first, self.second
-        assert a.measured_step_s and b.measured_step_s and a.predicted_step_s and b.predicted_step_s
-        return b.measured_step_s / a.measured_step_s - 1.0, b.predicted_step_s / a.predicted_step_s - 1.0
-
-    @property
-    def memory(self) -> tuple[float, float] | None:
-        """Change of the peak memory, GiB: measured, predicted."""
-        if not (self.first.sized and self.second.sized):
-            return None
-        a, b = self.first, self.second
-        assert a.measured_memory_bytes and b.measured_memory_bytes and a.predicted_memory_bytes and b.predicted_memory_bytes
-        return (
-            (b.measured_memory_bytes - a.measured_memory_bytes) / GIB, (b.predicted_memory_bytes - a.predicted_memory_bytes) / GIB
-        )
 
 
 def pairs(rows: Sequence[Scored]) -> list[Pair]:
@@ -160,7 +138,10 @@ def _pairs(rows: Sequence[Scored]) -> list[str]:
     name, error = "tuned Bridge runs and pairs", fmean(abs(each.step_ratio - 1.0) for each in timed)
     lines = [_line(f"{name} ({len(timed)})", "by model", "step, MAPE", "5 %", f"{100 * error:.1f} %", error <= 0.05)]
     both = pairs(rows)
-    times = [each.time for each in both if each.time]
+    times = [
+        (b.measured_step_s / a.measured_step_s - 1.0, b.predicted_step_s / a.predicted_step_s - 1.0)
+        for a, b, _ in both if a.timed and b.timed
+    ]
     signed = [(was, said) for was, said in times if abs(was) >= LEAST_CHANGE]
     right = sum(was * said > 0.0 for was, said in signed)
     lines.append(_line(f"{name} ({len(signed)} pairs)", "by model", "sign of the change of the step", "all",
@@ -168,7 +149,10 @@ def _pairs(rows: Sequence[Scored]) -> list[str]:
     points = [100 * abs(was - said) for was, said in times]
     lines.append(_line(f"{name} ({len(points)} pairs)", "by model", "change of the step, error in points: median, worst", "3",
                        f"{median(points):.1f}, {max(points):.1f}", max(points) <= 3.0))
-    sizes = [abs(was - said) for each in both if each.memory for was, said in [each.memory]]
+    sizes = [
+        abs((b.measured_memory_bytes - a.measured_memory_bytes) - (b.predicted_memory_bytes - a.predicted_memory_bytes)) / GIB
+        for a, b, _ in both if a.sized and b.sized
+    ]
     lines.append(_line(f"{name} ({len(sizes)} pairs)", "by model", "change of the peak, error in GiB: median, worst", "1.5",
                        f"{median(sizes):.1f}, {max(sizes):.1f}", max(sizes) <= 1.5))
     return lines

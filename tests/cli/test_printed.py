@@ -97,10 +97,9 @@ def test_balance_prints_the_best_answer_or_the_first_that_does_not_fit(named):
     given = {"shown": None, "question": question}
 
     def printed(answers, overfull=(), saved=()):
-        answer = balance.BalanceAnswer.__new__(balance.BalanceAnswer)
-        for key, value in {**given, "solved": Some(answers=answers, overfull=overfull, refused="r"), "saved": saved}.items():
-            object.__setattr__(answer, key, value)
-        return list(balance.report(answer, {}))
+        told = {**given, "solved": Some(answers=answers, overfull=overfull, refused="r"), "saved": saved}
+        fields = balance.BalanceAnswer.__struct_fields__
+        return list(balance.report(balance.BalanceAnswer(**{name: told.get(name) for name in fields}), {}))
 
     assert printed(["best", "other"]) == [
         ("notes_report", "notes"),
