@@ -169,7 +169,7 @@ def test_levers_are_judged_by_the_wish_and_name_options_that_are_there(fix):
                  "tp2 mb1 sp zero1", "--memory", "6GB", "--json", *ONE)
     levers = answer.json["levers"]
     fitting = [float(each.split(": fits, ")[1].split(" GiB")[0]) for each in levers if ": fits, " in each]
-    assert max(fitting) <= 6e9 / GIB
+    assert max(fitting) <= 6e9 / GIB + 0.05  # as printed, to a tenth
     options = {word for each in levers for word in each.split(" (")[1].split(")")[0].split() if word.startswith("--")}
     assert options
     assert options - {"--pin"} <= {f"--{field.name.replace('_', '-')}" for field in FixRequest.FIELDS}

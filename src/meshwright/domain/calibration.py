@@ -48,7 +48,7 @@ class Constants(Value, frozen=True, kw_only=True):
     unaligned_ratio: Constant
     """Speed of a batched product whose rows are no multiple of 16 bytes, relative to an aligned one."""
     grouped_gemm_ratio: Constant
-    """Speed of a grouped GEMM relative to one GEMM of the same tiles."""
+    """Speed of a grouped GEMM of small groups, of a wave each or less, relative to one GEMM of the same tiles."""
     tiles: tuple[Tile, ...]
     attention_forward_ratio: Constant
     """Share of the BF16 peak of a long fused attention forward."""

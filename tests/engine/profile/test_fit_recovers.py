@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from meshwright.domain.sample import Sample
 
-FREE = ("gemm_setup_k", "gemm_weight_gradient_ratio", "grouped_gemm_ratio", "collective_fixed_s", "peer_s", "kernel_gap_s")
+FREE = ("gemm_setup_k", "gemm_weight_gradient_ratio", "collective_fixed_s", "peer_s", "kernel_gap_s")
 
 
 @settings(examples(6), phases=[Phase.generate])
@@ -55,6 +55,16 @@ def test_known_constants_are_found_again(setup: float, weight: float, start: flo
     assert found.cluster.device.memory_bytes_per_s == pytest.approx(13e9, rel=0.05)
     for kind, speed in KINDS.items():
         assert found.passes[kind].value * fitted["memory_ratio"] == pytest.approx(speed * 0.7, rel=0.08), kind
+
+
+@settings(examples(6), phases=[Phase.generate])
+@given(ratio=st.floats(0.3, 1.0), seed=st.integers(0, 2**31))
+def test_experts_of_less_than_a_wave_tell_what_grouping_costs(ratio: float, seed: int) -> None:
+    """A processor's wave is one tile, so there grouping costs nothing that could be told."""
+    world = gpu_world()
+    world = replace(world, constants=replace(world.constants, grouped_gemm_ratio=ratio))
+    found = fit(samples(world, noise=0.01, seed=seed, scale=4), world.machine)
+    assert found.constants["grouped_gemm_ratio"].value == pytest.approx(ratio, rel=0.1)
 
 
 def test_host_times_and_contention_are_those_of_their_samples() -> None:
