@@ -137,7 +137,7 @@ def _launch(values: Values) -> str | None:
     found: dict[str, str] = {}
     graphs, scope = values.source.value("model.cuda_graph_impl"), str(values.source.value("model.cuda_graph_scope"))
     if graphs is not None:
-        found["graphs"] = "none" if str(graphs) == "none" else "step" if "full_iteration" in scope else "partial"
+        found["graphs"] = "none" if str(graphs) == "none" else "step" if "full_iteration" in f"{graphs} {scope}" else "partial"
     for key, name, off, on in SWITCHES:
         if isinstance(told := values.source.value(key), bool):
             found[name] = on if told else off
