@@ -8,6 +8,7 @@ from functools import cache
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from judged import judges
 
 from draws import examples
 from meshwright.api import make_case
@@ -104,7 +105,7 @@ def test_keys_of_the_table_are_keys_of_the_framework_at_its_releases(way):
     for release in spanned:
         surface = there.at(release).surface()
         assert all(surface.find(key, release) is not None for key in way.keys), release
-    assert way.without <= there.surface().keys.keys()
+    assert way.without <= there.surface().keys.keys() | {"PYTORCH_CUDA_ALLOC_CONF"}
     if not way.words and not way.by_writer:
         assert way.keys
 
@@ -142,3 +143,22 @@ def test_settings_are_all_looked_at():
     """Of a framework that has no row of its own, only what every run has by itself goes unsaid."""
     said = {way.setting for way in ways() if way.framework == "*"}
     assert said >= {*SETTINGS, *COUNTS, "offload_modules"}
+
+
+ORACLES = [each for each in judges() if each.framework in RELEASES]
+
+
+@pytest.mark.oracle
+@pytest.mark.slow
+@pytest.mark.parametrize("parser", ORACLES, ids=[each.framework for each in ORACLES])
+def test_the_framework_s_own_parser_takes_what_is_written(parser):
+    if parser.absent():
+        pytest.skip(parser.absent())
+    written = []
+    for runner, case, layout in planned(parser.framework):
+        for words in ("deterministic", "graphs=none", "graphs=partial", "graphs=step", "host=plain", "routing=balanced",
+                      "dispatcher=flex", "optimizer=plain deterministic"):
+            asked = launched(case, parse_launch(words))
+            if not runner.check(asked, layout):
+                written.append((runner.write(asked, layout), asked, layout))
+    assert [verdict["why"] for verdict in parser.verdicts(written) if not verdict["accepted"]] == []

@@ -65,7 +65,7 @@ class Told(Struct, frozen=True, kw_only=True):
 
     keys: Mapping[str, object] = field(default_factory=dict)
     without: frozenset[str] = frozenset()
-    """Keys that the writer is to leave out."""
+    """Keys and variables that the writer is to leave out."""
     variables: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     """Variable of the environment -> its value, and the setting that asks for it."""
     remarks: tuple[Message, ...] = ()
@@ -105,8 +105,12 @@ def read_launch(source: Source, said: str | None, *, framework: str, release: st
         if way.framework == framework and way.read and way.fits(release, releases)
         and all(source.value(key) == value for key, value in way.keys.items())
     }
-    own = dict(word.split("=", 1) for word in (said or "").split())
-    return launch_words(found | own) or None
+    return launch_words(found | said_settings(said)) or None
+
+
+def said_settings(said: str | None) -> dict[str, str]:
+    """Settings of ``Said.launch`` apart, whether or not they agree."""
+    return dict(word.split("=", 1) for word in (said or "").split())
 
 
 def _way(

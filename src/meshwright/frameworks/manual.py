@@ -100,7 +100,7 @@ def launch_variables(variables: tuple[Variable, ...], options: Options) -> tuple
     """Variables with those of the launch, which stand for others of the same name."""
     asked = options.launch.variables
     own = tuple(Variable(name=name, value=value, reason=f"--launch {setting}") for name, (value, setting) in asked.items())
-    return (*(each for each in variables if each.name not in asked), *own)
+    return (*(each for each in variables if each.name not in asked and each.name not in options.launch.without), *own)
 
 
 def readme(case: Case, layout: Layout, options: Options, manual: Manual) -> File:
