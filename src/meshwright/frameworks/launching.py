@@ -134,10 +134,10 @@ def ways() -> tuple[Way, ...]:
 def _read_way(row: Mapping[str, str]) -> Way:
     """A row with its keys apart; one of no setting is our mistake."""
     assert row["setting"] in KNOWN, f"{row['setting']} is no setting of a launch"
-    words = row["keys"].split() if row["keys"] != WRITER else []
+    words = [word for word in row["keys"].split() if word != WRITER]
     return Way(
         **{name: row[name] for name in ("framework", "since", "until", "setting", "value", "models", "words")},
-        read=row["read"] == "yes", by_writer=row["keys"] == WRITER,
+        read=row["read"] == "yes", by_writer=WRITER in row["keys"].split(),
         keys=dict(_key(word) for word in words if word[0] not in "!$"),
         without=frozenset(word[1:] for word in words if word[0] == "!"),
         variables=dict(_variables(words)),
