@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from megatron_cases import environment_of
 from oracles_run import Case, Verdict, commit_of, runner, source
 
 from meshwright.domain.model import Mlp
@@ -56,7 +57,8 @@ def case_of(files: Sequence[File], model: Model, world: int) -> Case:
     words = started(files)
     own = words[0].endswith("train.py")
     return {"program": "train.py" if own else words[0], "argv": words[1:], "world": world, "checks": shapes(model),
-            "files": {file.path: file.text for file in files if file.path.endswith(".py")}}
+            "files": {file.path: file.text for file in files if file.path.endswith(".py")},
+            "env": environment_of(next(file.text for file in files if file.path == "launch.sh"))}
 
 
 def started(files: Sequence[File]) -> list[str]:

@@ -71,7 +71,7 @@ def arguments_of(script: str) -> list[str]:
 
 def environment_of(script: str) -> dict[str, str]:
     """The variables that a train.sh exports with a value of its own."""
-    return dict(re.findall(r"^export ([A-Z_]+)=(\S+)   #", script, re.MULTILINE))
+    return dict(re.findall(r"^export ([A-Z0-9_]+)=(\S+)   #", script, re.MULTILINE))
 
 
 def random_layout(case: Case, rng: random.Random) -> Layout:

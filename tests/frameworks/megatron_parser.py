@@ -71,13 +71,19 @@ def prepare(source: str) -> None:
         setattr(moe_utils, f"fused_{name}", lambda *_: None)
 
 
+SET: list[str] = []
+"""Variables of the case that was judged last."""
+
+
 def judge(case: dict[str, typing.Any]) -> tuple[str, list[int]]:
     """The reason for refusing a command line, or the empty string; and the parameters of the ranks asked for."""
     from megatron.core import num_microbatches_calculator as calculator
     from megatron.training import arguments
 
     os.environ.update({"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": str(case["world"])})
-    os.environ.pop("CUDA_DEVICE_MAX_CONNECTIONS", None)
+    for name in ("CUDA_DEVICE_MAX_CONNECTIONS", *SET):  # what the case before has left
+        os.environ.pop(name, None)
+    SET[:] = case["env"]
     os.environ.update(case["env"])
     sys.argv = ["pretrain_gpt.py", *case["argv"]]
     sink = io.StringIO()

@@ -13,8 +13,10 @@ from test_bridge_adapter import BRIDGE, layout_of, read, refused
 from draws import examples
 from meshwright.api import make_case
 from meshwright.catalog import cluster_for, load_model
+from meshwright.domain.launching import launched
 from meshwright.domain.tower import Tower
 from meshwright.frameworks.bridge.images import images_of
+from meshwright.frameworks.launching import said_settings
 from meshwright.frameworks.parts import able
 
 WRAPPERS = {"qwen2.5-vl-7b": "qwen2_5_vl", "gemma3-4b": "gemma3"}
@@ -47,6 +49,31 @@ def test_the_class_that_has_a_tower_is_built_in_front_of_images(name, images, tr
     assert "from megatron.bridge.training.vlm_step import forward_step" in program
     reading = read(*[file for file in files if not file.path.endswith(".md")], devices=16, model=name)
     assert reading.layout == BRIDGE.normal(case, layout)
+
+
+@examples(20)
+@given(name=st.sampled_from([*WRAPPERS]), trained=st.booleans(), share=st.floats(0.1, 1.0),
+       sequence=st.sampled_from([2048, 4096, 8192]))
+def test_the_tower_and_its_images_are_read_back(name, trained, share, sequence):
+    case = towered(name, trained=trained, sequence=sequence)
+    case = replace(case, model=replace(case.model, tower=replace(case.model.tower, image_ratio=share)))
+    layout = layout_of(case, tensor_parallel=2, pipeline_parallel=2, data_parallel=4, num_microbatches=8)
+    files = [file for file in BRIDGE.at("main").write(case, layout) if not file.path.endswith(".md")]
+    said = said_settings(read(*files, devices=16, model=name).said.launch)
+    assert said["vision"] == ("trained" if trained else "frozen")
+    tower, tokens = case.model.tower, share * sequence
+    count, pixels = images_of(tower, sequence)
+    assert int(said["image_tokens"]) == count * (pixels // 14) ** 2 // tower.merged
+    assert abs(int(said["image_tokens"]) - tokens) <= 0.15 * tokens + tower.image_patches / tower.merged / 2
+    plain = replace(case, model=replace(case.model, tower=None))
+    assert launched(plain, {"vision": said["vision"]}).model.tower.trained == trained
+
+
+def test_files_without_a_tower_say_nothing_of_one():
+    case = towered("gemma3-4b", trained=True)
+    alone = replace(case, model=replace(case.model, tower=None))
+    files = [file for file in BRIDGE.at("main").write(alone, layout_of(alone)) if not file.path.endswith(".md")]
+    assert "vision" not in said_settings(read(*files, devices=16, model="gemma3-4b").said.launch)
 
 
 def test_the_model_alone_is_trained_without_images():

@@ -78,6 +78,9 @@ BROKEN = {
     "offload-layers": (DENSE, {}, {"launch": "offload_layers=200"}),
     "cpu-offloading-pipeline": (DENSE, {"pipeline_parallel": 2}, {"launch": "offload_layers=2"}),
     "offload-recompute": (DENSE, {"recompute": Full()}, {"launch": "offload_layers=2"}),
+    "graphs-recompute": (DENSE, {"recompute": Full()}, {"launch": "graphs=partial"}),
+    "graphs-offload": (DENSE, {}, {"launch": "graphs=step offload_layers=2"}),
+    "deterministic-overlap": (DENSE, {"tensor_parallel": 2, "overlap": Overlap(tensor=True), **SP}, {"launch": "deterministic"}),
     "fsdp-optimizer": (DENSE, {"zero": 3}, {"optimizer_name": "muon"}),
     "recompute": (DENSE, {"pipeline_parallel": 2, "recompute": Full(layers=((3, 0),))}, {}),
 }

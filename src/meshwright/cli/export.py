@@ -21,10 +21,12 @@ def report(answer: ExportAnswer, _options: object) -> Iterator[Told]:
     """What is another plan than the saved one, what changes in the user's files; the paths."""
     from meshwright.report.blocks import line
     from meshwright.report.edits import edits_report, nearest_report
+    from meshwright.report.estimate import note_lines
 
     if answer.plan is not None:
         yield from nearest_report(answer.plan)
     if answer.edited is not None:
         yield from edits_report(answer.edited)
+    yield from note_lines(answer.notes)
     for path in answer.files:
         yield line(path, whole=True)

@@ -6,6 +6,8 @@ business of ``catalog`` and ``readers``.
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING, Literal
 
@@ -276,34 +278,11 @@ class Model(Value, frozen=True, kw_only=True):
             for name, value in (("hidden", self.hidden), ("vocabulary", self.vocabulary), ("layers", len(self.pattern)))
             if value < 1
         ]
-        scales = ((kind.experts.routed_scale, inf) for kind in self.kinds if kind.experts)
         messages += [
-            Message("model.ratio", "{value} is not above 0 and at most {limit}", {"value": value, "limit": limit}, path=self.name)
-            for value, limit in ((self.rotary_base, inf), (self.rotary_ratio, 1.0), *scales)
+            _not_a_ratio(value, limit, self.name) for value, limit in ((self.rotary_base, inf), (self.rotary_ratio, 1.0))
             if value is not None and not 0 < value <= limit
         ]
-        for kind in self.kinds:
-            messages += _mixer_faults(kind, self.name)
-            attention = kind.attention
-            if attention is not None and attention.num_heads % attention.num_key_value_heads:
-                messages.append(
-                    Message(
-                        "model.heads",
-                        "num_key_value_heads={kv} does not divide num_heads={heads}",
-                        {"kv": attention.num_key_value_heads, "heads": attention.num_heads},
-                        path=self.name,
-                    )
-                )
-            experts = kind.experts
-            if experts and experts.experts_per_token > experts.num_experts:
-                messages.append(
-                    Message(
-                        "model.experts",
-                        "experts_per_token={top} exceeds num_experts={experts}",
-                        {"top": experts.experts_per_token, "experts": experts.num_experts},
-                        path=self.name,
-                    )
-                )
+        messages += self._layer_faults()
         if self.num_mtp_passes > self.num_mtp_layers > 1:
             messages.append(
                 Message(
@@ -314,6 +293,21 @@ class Model(Value, frozen=True, kw_only=True):
             )
         if messages:
             raise InputError(messages)
+
+    def _layer_faults(self) -> Iterator[Message]:
+        """What cannot be of layers, each fault once, with how many of the layers have it where not all do."""
+        found: dict[tuple[object, ...], tuple[Message, int]] = {}
+        layers = Counter(self.pattern)
+        for place, kind in enumerate(self.kinds):
+            for message in _faults_of(kind, self.name):
+                key = message.id, *message.values.values()
+                found[key] = message, found.get(key, (message, 0))[1] + layers[place]
+        for message, count in found.values():
+            if 0 < count < len(self.pattern):
+                values = {**message.values, "count": count, "all": len(self.pattern)}
+                yield replace(message, template=f"{message.template} in {{count}} of {{all}} layers", values=values)
+            else:
+                yield message
 
     @property
     def num_layers(self) -> int:
@@ -373,6 +367,24 @@ class Model(Value, frozen=True, kw_only=True):
 
 NO_ATTENTION = Attention(num_heads=1, num_key_value_heads=1, head_dim=1)
 """What a model without attention is asked for."""
+
+
+def _not_a_ratio(value: float, limit: float, path: str) -> Message:
+    return Message("model.ratio", "{value} is not above 0 and at most {limit}", {"value": value, "limit": limit}, path)
+
+
+def _faults_of(kind: LayerKind, path: str) -> Iterator[Message]:
+    """What cannot be of a kind of layer."""
+    experts, attention = kind.experts, kind.attention
+    if experts and not 0 < experts.routed_scale <= inf:
+        yield _not_a_ratio(experts.routed_scale, inf, path)
+    yield from _mixer_faults(kind, path)
+    if attention is not None and attention.num_heads % attention.num_key_value_heads:
+        values: dict[str, object] = {"kv": attention.num_key_value_heads, "heads": attention.num_heads}
+        yield Message("model.heads", "num_key_value_heads={kv} does not divide num_heads={heads}", values, path)
+    if experts and experts.experts_per_token > experts.num_experts:
+        values = {"top": experts.experts_per_token, "experts": experts.num_experts}
+        yield Message("model.experts", "experts_per_token={top} exceeds num_experts={experts}", values, path)
 
 
 def _mixer_faults(kind: LayerKind, path: str) -> Iterator[Message]:

@@ -16,6 +16,7 @@ from meshwright.domain.layout import Mixed, NoRecompute, overlapping
 from meshwright.errors import InputError, Message, fault
 from meshwright.frameworks.actions import actions_of
 from meshwright.frameworks.facts import PLAIN, Facts
+from meshwright.frameworks.launching import SILENT, Told, read_launch, told_of
 from meshwright.frameworks.parts import lacking
 from meshwright.frameworks.resume import SHARDED, Meaning
 from meshwright.frameworks.settings import NOTHING_GIVEN, TASK_VARIABLE, Finding, Given, Reading, Said, Severity
@@ -47,6 +48,8 @@ class Options(Struct, frozen=True, kw_only=True):
     """Optimizer steps; None: what the tokens of the training ask for, or a short run."""
     is_probe: bool = False
     """Whether it is the smaller run beside another plan: it explains no further probe and keeps nothing."""
+    launch: Told = SILENT
+    """How the files say the settings of the launch; ``Framework.write`` fills it in."""
 
 
 DEFAULTS = Options()
@@ -277,6 +280,10 @@ class Framework(Value, frozen=True, kw_only=True):
         assert self.decide is not None, "a framework that writes decides"
         return self.decide(running(case, layout), layout, self.version)
 
+    def told(self, case: Case) -> Told:
+        """How the files say the launch of a case: keys, variables, and in words what they do not carry."""
+        return told_of(case, framework=self.name, title=self.title, release=self.version, releases=self.releases)
+
     def write(self, case: Case, layout: Layout, *, version: str | None = None, options: Options = DEFAULTS) -> tuple[File, ...]:
         """Launch files of this layout; an ``InputError`` names everything that the framework cannot run."""
         there = self.at(version)
@@ -284,7 +291,8 @@ class Framework(Value, frozen=True, kw_only=True):
             raise fault("framework.no-writer", "{title} has no writer: its plugin only plans", title=self.title)
         if broken := there.check(case, layout):
             raise InputError(broken)
-        files = there.writer(running(case, layout), layout, there.version, options)
+        case = running(case, layout)
+        files = there.writer(case, layout, there.version, replace(options, launch=there.told(case)))
         for file in files:
             require_text(file.text, file.path)
         return files
@@ -307,7 +315,7 @@ class Framework(Value, frozen=True, kw_only=True):
         missing = missing_file(source, there.config_keys)
         lacking = there.lacks_program(source) if missing is None else None
         if lacking is not None and (given.task is not None or TASK_VARIABLE in source.environment):
-            reading = there.interpreter(source, given, there.version).with_task
+            reading = there._interpreted(source, given)
             return replace(reading, messages=(lacking, *reading.messages))
         missing = missing or lacking
         if missing is not None:
@@ -315,4 +323,13 @@ class Framework(Value, frozen=True, kw_only=True):
                 framework=there.name, version=there.version, source=source, said=Said(devices=source.devices),
                 messages=(missing, *(each for each in source.remarks if each.id != "shell.unknown")),
             )
-        return there.interpreter(source, given, there.version).with_task
+        return there._interpreted(source, given)
+
+    def _interpreted(self, source: Source, given: Given) -> Reading:
+        """Files as the framework understands them, with the task and the launch that no adapter reads by itself."""
+        assert self.interpreter is not None, "a variant reads what its framework reads"
+        reading = self.interpreter(source, given, self.version).with_task
+        launch = read_launch(
+            reading.source, reading.said.launch, framework=self.name, release=self.version, releases=self.releases,
+        )
+        return replace(reading, said=replace(reading.said, launch=launch))

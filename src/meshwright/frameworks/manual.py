@@ -90,16 +90,29 @@ TORCHRUN = (
 )
 
 
+def with_launch(manual: Manual, options: Options) -> Manual:
+    """The manual with the variables of the launch, over those of the same name, and what the files do not carry of it."""
+    assumed = tuple(each.words for each in options.launch.remarks)
+    return structs.replace(manual, variables=launch_variables(manual.variables, options), assumed=(*assumed, *manual.assumed))
+
+
+def launch_variables(variables: tuple[Variable, ...], options: Options) -> tuple[Variable, ...]:
+    """Variables with those of the launch, which stand for others of the same name."""
+    asked = options.launch.variables
+    own = tuple(Variable(name=name, value=value, reason=f"--launch {setting}") for name, (value, setting) in asked.items())
+    return (*(each for each in variables if each.name not in asked and each.name not in options.launch.without), *own)
+
+
 def readme(case: Case, layout: Layout, options: Options, manual: Manual) -> File:
     """``README.md`` beside the files."""
-    manual = structs.replace(manual, probe="") if options.is_probe else manual
+    manual = with_launch(structs.replace(manual, probe="") if options.is_probe else manual, options)
     values = {**common_values(case, layout, options), "manual": manual}
     return File(path="README.md", text=template("README.md.j2").render(values))
 
 
 def launch_script(case: Case, layout: Layout, options: Options, manual: Manual, launch: Launch, *, path: str = "launch.sh") -> File:
     """A script for one node, for several by hand, and for Slurm, that runs the launch on each node."""
-    values = {**common_values(case, layout, options), "manual": manual, "launch": launch, "path": path}
+    values = {**common_values(case, layout, options), "manual": with_launch(manual, options), "launch": launch, "path": path}
     return File(path=path, text=template("launch.sh.j2").render(values), executable=True)
 
 

@@ -29,7 +29,12 @@ class Fields:
 
     def fault(self, name: str, id: str, template: str, **values: object) -> None:
         """Remember what is wrong with a key."""
-        self.faults.append(Message(id, template, values, self._at(name)))
+        self._remember(Message(id, template, values, self._at(name)))
+
+    def _remember(self, message: Message) -> None:
+        """Remember a fault once, however many layers are read from the same key."""
+        if message not in self.faults:
+            self.faults.append(message)
 
     def _at(self, name: str) -> str:
         """``file: key`` for a key of the file, ``file: key.inner`` below."""
@@ -38,7 +43,7 @@ class Fields:
     def check_name(self, key: str, name: object) -> None:
         """Remember a text that cannot be a name; other values are nobody's name."""
         if isinstance(name, str) and (wrong := name_fault(name, self._at(key))):
-            self.faults.append(wrong)
+            self._remember(wrong)
 
     def size(self, *names: str, default: int | None = None, minimum: int = 1, maximum: int = MAX_SIZE) -> int:
         """A whole number under the first of the names that is there; missing without a default is a fault."""

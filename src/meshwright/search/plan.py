@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from meshwright.domain.estimate import Estimate, Fits, Infeasible, Unmet, Verdict
+from meshwright.domain.idle_settings import without_effect
 from meshwright.domain.kernels import unpriced
 from meshwright.errors import InputError, Message
 from meshwright.estimate.overlap import overlap_for
@@ -164,7 +165,9 @@ def _slower_nodes(
 
 
 def _notes(case: Case, winners: Sequence[RankedPlan], used: int) -> tuple[Message, ...]:
-    notes: list[Message] = [*(unpriced(case, winners[0].layout) if winners else ())]
+    notes: list[Message] = []
+    if winners:
+        notes += [*unpriced(case, winners[0].layout), *without_effect(case, winners[0].layout)]
     if winners and used < case.cluster.num_devices:
         notes.append(
             Message(

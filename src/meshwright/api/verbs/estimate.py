@@ -54,10 +54,12 @@ class EstimateAnswer(Answer, frozen=True, kw_only=True):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What nothing is known of."""
+        """What nothing is known of, and what was chosen without effect."""
+        from meshwright.domain.idle_settings import without_effect
         from meshwright.domain.kernels import unpriced
 
-        return tuple(map(str, unpriced(self.given.case, self.estimate.layout)))
+        case, layout = self.given.case, self.estimate.layout
+        return tuple(map(str, (*unpriced(case, layout), *without_effect(case, layout))))
 
     def to_json(self) -> dict[str, Any]:
         """The document of ``estimate --json``."""

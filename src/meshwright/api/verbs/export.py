@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from meshwright.domain.layout import Layout
     from meshwright.frameworks import File
     from meshwright.frameworks.editing import Edited
-    from meshwright.frameworks.settings import Given
+    from meshwright.frameworks.settings import Given, Reading
 
 
 class ExportRequest(Request, frozen=True, kw_only=True):
@@ -57,12 +57,15 @@ class ExportAnswer(Answer, frozen=True, kw_only=True):
     """With ``onto``: what changes in the user's files, and what it means for a run that resumes."""
     plan: NearestPlan | None = None
     """With ``nearest``: what was exported, and how it differs from the saved plan."""
+    notes: tuple[str, ...] = ()
+    """Settings of the launch that the files do not carry, and what to mind of those that they do."""
 
     def to_json(self) -> dict[str, Any]:
         """The document of ``export --json``."""
         from meshwright.api.views.edits import edits_view, nearest_view
 
         document = {"files": list(self.files), **(edits_view(self.edited) if self.edited is not None else {})}
+        document |= {"notes": list(self.notes)} if self.notes else {}
         return document | (nearest_view(self.plan) if self.plan is not None else {})
 
 
@@ -100,7 +103,8 @@ def export(request: ExportRequest, *, progress: Progress | None = None) -> Expor
         raise NoAnswerError(reasons)
     estimate = found.estimate if found else predict(given.case, layout)
     outputs = in_folder(values["out"], [*_plan_beside(given, estimate, values), *launch_files(given, layout, estimate)])
-    return ExportAnswer(files=tuple(write(outputs, force=values["force"], inputs=[values["plan"]])), plan=found)
+    notes = tuple(each.words for each in given.framework.told(given.case).remarks)
+    return ExportAnswer(files=tuple(write(outputs, force=values["force"], inputs=[values["plan"]])), plan=found, notes=notes)
 
 
 def _plan_beside(given: Setup, estimate: Estimate, values: Values) -> list[TextFile]:
@@ -148,7 +152,20 @@ def _changed(given: Setup, layout: Layout, values: Values, files: Sequence[File]
         copies = [Output(path=str(Path(values["out"]) / names[file.path]), text=file.text, folder=values["out"], like=file.path)
                   for file in edited.files]
         paths = write(copies, force=values["force"], inputs=[values["plan"], *values["onto"]])
-    return ExportAnswer(files=tuple(paths), edited=edited)
+    return ExportAnswer(files=tuple(paths), edited=edited, notes=tuple(_unedited(given, reading)))
+
+
+def _unedited(given: Setup, reading: Reading) -> Iterator[str]:
+    """Settings of the plan's launch that stay as they are in a user's files, of which only the layout is changed."""
+    from meshwright.frameworks.launching import chosen_of, said_settings
+
+    own, remarks = said_settings(reading.said.launch), given.framework.told(given.case).remarks
+    unsaid = {str(each.values["name"]): each.words for each in remarks if each.id == "launch.unsaid"}
+    for name, value in chosen_of(given.case).items():
+        if own.get(name) != value:
+            now = f" (they say {own[name]})" if name in own else ""
+            kept = f"{name}={value} of the plan does not change your files{now}: export without --onto has its keys"
+            yield unsaid.get(name, kept)
 
 
 def user_files(paths: Sequence[str], faults: Faults) -> list[File]:

@@ -134,6 +134,8 @@ def plan(request: PlanRequest, *, progress: Progress | None = None) -> PlanAnswe
     if _answered(result):
         said = (*_release(given, asked="framework" in values), *left_off(given, result, options), *unmeasured(given, result))
         said += tuple(against(given, result, near))
+        if "save" in values and given.framework.writer is not None:
+            said += given.framework.told(given.case).remarks
         result = replace(result, notes=(*result.notes, *said))
     answer = PlanAnswer(given=given, result=result, closest=near, tried=tried)
     tokens, deadline = values.get("tokens"), values.get("deadline_days")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import isqrt
+from math import isqrt, prod
 from typing import TYPE_CHECKING
 
 from meshwright.documents.quoting import python
@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from meshwright.domain.case import Case
+    from meshwright.domain.model import Model
     from meshwright.domain.tower import Tower
+    from meshwright.frameworks.compose import Values
 
 PATCH_PIXELS = 14
 """Edge of a patch of the towers that Bridge has here (Qwen2.5-VL, Gemma 3)."""
@@ -36,6 +38,23 @@ def images_of(tower: Tower, sequence_tokens: int) -> tuple[int, int]:
     step = isqrt(tower.merged)
     edge = isqrt(int(min(tower.image_patches, patches / count))) // step * step
     return count, PATCH_PIXELS * max(step, edge)
+
+
+def seen(values: Values, model: Model | None, sequence_tokens: int | None, *, adapted: bool) -> dict[str, str]:
+    """Settings of the launch that say how a tower is trained, on how many tokens of images; none where the model has no tower, or
+    the files say nothing of one. Adapters leave it frozen.
+
+    Holds:   made-up images of ``images_of`` have the planned number of tokens, but for what their edges are rounded by.
+    """
+    frozen = values.source.value("model.freeze_vision_model")
+    if model is None or model.vision is None or not isinstance(frozen, bool):
+        return {}
+    found = {"vision": "frozen" if frozen or adapted else "trained"}
+    count, size = values.source.value("dataset.num_images"), values.source.value("dataset.image_size")
+    if isinstance(count, int) and count > 0 and isinstance(size, (list, tuple)) and len(size) == 2:
+        patches = count * prod(int(edge) // PATCH_PIXELS for edge in size if isinstance(edge, int))
+        found["image_tokens"] = str(min(patches // model.vision.merged, sequence_tokens or patches))
+    return found
 
 
 def mocked(case: Case) -> Iterator[str]:

@@ -49,7 +49,7 @@ def overrides(case: Case, layout: Layout, release: str, options: Options) -> dic
     empty = {key: None for key in sorted(EMPTY) if key not in decided}
     return {
         **empty, **OFF, **_optimizer(case, layout), **decided, **_kernels(case, release), **_loss(case),
-        **_length(case, release, options), **_tuned(case, layout, release),
+        **_length(case, release, options), **_tuned(case, layout, release), **options.launch.keys,
     }
 
 

@@ -10,6 +10,7 @@ from meshwright.domain.layout import AttentionKernel, ContextKind, Full, Layout,
 from meshwright.errors import InputError
 from meshwright.frameworks.bridge.automatic import blocks_of
 from meshwright.frameworks.bridge.deciding import KEYS
+from meshwright.frameworks.bridge.images import seen
 from meshwright.frameworks.bridge.limits import PRECISIONS
 from meshwright.frameworks.compose import Values, data_parallel_of, microbatches_of, world_of
 from meshwright.frameworks.keys import spellings, told
@@ -79,7 +80,7 @@ def interpret(source: Source, given: Given, release: str) -> Reading:
     knobs = surface().knobs()
     said = Said(
         devices=world, global_batch_sequences=batch, sequence_tokens=sequence, precision=_precision(values), task=_task(values),
-        launch=_launch(values), figures=_figures(values, given),
+        launch=_launch(values, given, sequence), figures=_figures(values, given),
     )
     return Reading(
         framework="bridge", version=release, source=source, said=said,
@@ -132,12 +133,12 @@ def _attention(values: Values) -> AttentionKernel | None:
     return KERNELS.get(member) if enumeration == "AttnBackend" else None
 
 
-def _launch(values: Values) -> str | None:
+def _launch(values: Values, given: Given, sequence: int | None) -> str | None:
     """Settings of the launch that fields make; what they leave to the recipe is not said."""
-    found: dict[str, str] = {}
+    found = seen(values, given.model, sequence, adapted="lora" in {_task(values), given.task})
     graphs, scope = values.source.value("model.cuda_graph_impl"), str(values.source.value("model.cuda_graph_scope"))
     if graphs is not None:
-        found["graphs"] = "none" if str(graphs) == "none" else "step" if "full_iteration" in scope else "partial"
+        found["graphs"] = "none" if str(graphs) == "none" else "step" if "full_iteration" in f"{graphs} {scope}" else "partial"
     for key, name, off, on in SWITCHES:
         if isinstance(told := values.source.value(key), bool):
             found[name] = on if told else off

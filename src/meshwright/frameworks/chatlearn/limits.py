@@ -147,7 +147,8 @@ OWN = limits("chatlearn", RULES, release=COMMIT)
 REPLACED = frozenset(
     f"megatron.{name}"
     for name in ("model", "task", "device", "precision", "optimizer", "schedule", "microbatches", "batch", "query-groups",
-                 "copied-query-groups", "parameter-overlap", "mtp-context", "mtp-layout", "split", "flag")
+                 "copied-query-groups", "parameter-overlap", "mtp-context", "mtp-layout", "split", "flag", "graphs-recompute",
+                 "graphs-offload", "deterministic-overlap")
 )
 """Rules of Megatron-LM that have a form of ChatLearn's own here, or cannot be broken through it."""
 

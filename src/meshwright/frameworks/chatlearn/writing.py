@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def write(case: Case, layout: Layout, release: str, options: Options) -> tuple[File, ...]:
     """``grpo.yaml``, ``launch.sh``, ``README.md``, and ``chatlearn.patch`` where fields are missing."""
-    keys = decide(case, layout, release)
+    keys = {**decide(case, layout, release), **options.launch.keys}
     patch = patch_file(undeclared(keys), interleaved=layout.virtual_stages > 1)
     manual = manual_of(case, layout, patched=patch is not None)
     command = (

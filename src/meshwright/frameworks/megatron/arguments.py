@@ -6,6 +6,7 @@ from math import ceil
 from typing import TYPE_CHECKING
 
 from meshwright.documents.quoting import Shell
+from meshwright.frameworks.launching import SILENT, Told
 from meshwright.frameworks.megatron.flags import Arguments, Version, surface
 from meshwright.frameworks.megatron.layout_arguments import decide
 from meshwright.frameworks.megatron.model_arguments import add_model
@@ -26,10 +27,14 @@ ORDER = ("MODEL", "LAYOUT", "SHARDING", "PRECISION", "OPTIMIZER")
 """In which groups are written."""
 
 
-def groups(case: Case, layout: Layout, version: Version) -> dict[str, Arguments]:
+def groups(case: Case, layout: Layout, version: Version, launch: Told = SILENT) -> dict[str, Arguments]:
     """All arguments but data and length of the run."""
     named = groups_of_case(case, version) | groups_of_layout(case, layout, version)
-    return {name: named[name] for name in ORDER}
+    for each in named.values():
+        each.leave_out(launch.without)
+    asked = Arguments(version=version)
+    asked.update({flag: tuple(value) if isinstance(value, list) else value for flag, value in launch.keys.items()})
+    return {name: named[name] for name in ORDER} | ({"LAUNCH": asked} if launch.keys else {})
 
 
 def groups_of_case(case: Case, version: Version) -> dict[str, Arguments]:
@@ -74,7 +79,7 @@ def data_arguments(case: Case, layout: Layout, version: Version) -> tuple[Argume
     return mock, real
 
 
-def run_arguments(version: Version) -> Arguments:
+def run_arguments(version: Version, launch: Told = SILENT) -> Arguments:
     """Length of the run, logging and the dataloader."""
     run = Arguments(version=version)
     run.add("--train-iters", Shell("$TRAIN_ITERS"))
@@ -86,6 +91,7 @@ def run_arguments(version: Version) -> Arguments:
     run.add("--distributed-timeout-minutes", 30)
     run.add("--manual-gc")
     run.add("--manual-gc-interval", 100)
+    run.leave_out(launch.without)
     return run
 
 

@@ -41,10 +41,10 @@ def said_of(values: Values, given: Given) -> Said:
 def _launch(values: Values) -> str | None:
     """Settings of the launch that flags make; what no flag says is not said."""
     found: dict[str, str] = {}
-    scope = values.words("--cuda-graph-scope") if values.has("--cuda-graph-scope") else ()
+    scope = _scope(values)
     if values.has("--cuda-graph-impl"):
         kind = values.text("--cuda-graph-impl")
-        found["graphs"] = "none" if kind == "none" else "step" if "full_iteration" in scope else "partial"
+        found["graphs"] = "none" if kind == "none" else "step" if "full_iteration" in (kind, *scope) else "partial"
     elif any(values.has(flag) for flag in ("--enable-cuda-graph", "--external-cuda-graph")):
         found["graphs"] = "step" if "full_iteration" in scope else "partial"
     found |= {name: value for flag, name, value in _SWITCHES if values.bool(flag)}
@@ -55,6 +55,12 @@ def _launch(values: Values) -> str | None:
     if values.has("--moe-token-dispatcher-type"):
         found["dispatcher"] = "flex" if values.text("--moe-token-dispatcher-type") == "flex" else "alltoall"
     return launch_words(found) or None
+
+
+def _scope(values: Values) -> tuple[str, ...]:
+    """Of what graphs are captured: one word until core 0.15, several from then on, under another name from 0.18 on."""
+    names = ("--cuda-graph-scope", "--cuda-graph-modules")
+    return tuple(word for name in names if values.has(name) for word in values.words(name) or (values.text(name),))
 
 
 _SWITCHES = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 
 from msgspec import Struct, field
@@ -68,6 +68,10 @@ class Arguments(Struct, kw_only=True):
         """Append flags that were decided elsewhere."""
         for flag, value in values.items():
             self.add(flag, *(() if value is True else value if isinstance(value, tuple) else (value,)))
+
+    def leave_out(self, flags: Collection[str]) -> None:
+        """Take out what is among some flags."""
+        self.items = {flag: value for flag, value in self.items.items() if flag not in flags}
 
     def lacking(self) -> tuple[str, ...]:
         """The flags that this version does not have."""

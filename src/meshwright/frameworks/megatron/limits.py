@@ -78,8 +78,12 @@ def _parameter_overlap(plan: Planned) -> bool:
 
 
 def _expert_overlap_recompute(plan: Planned) -> bool:
+    return expert_overlap(plan) and _recomputes_layers(plan)
+
+
+def _recomputes_layers(plan: Planned) -> bool:
     recompute = plan.layout.recompute
-    return expert_overlap(plan) and isinstance(recompute, Full) and recompute.layers != 0
+    return isinstance(recompute, Full) and recompute.layers != 0
 
 
 def expert_overlap(plan: Planned) -> bool:
@@ -147,6 +151,14 @@ STRATEGY = (
          lambda plan: plan.case.launch.offloaded_layers and plan.pp > 1),
     Rule("offload-recompute", "CPU offloading does not work when activation recomputation is enabled",
          lambda plan: plan.case.launch.offloaded_layers and not isinstance(plan.layout.recompute, NoRecompute)),
+    # Launch.
+    Rule("graphs-recompute", "full recompute is only supported with full iteration CUDA graph.",
+         lambda plan: plan.case.launch.graphs == "partial" and _recomputes_layers(plan)),
+    Rule("graphs-offload", "CUDA graphs not supported with CPU offloading.",
+         lambda plan: plan.case.launch.graphs in {"partial", "step"} and plan.case.launch.offloaded_layers),
+    # Checked from core 0.19 on; earlier ones let it pass.
+    Rule("deterministic-overlap", "--deterministic-mode requires: tp_comm_overlap=False.",
+         lambda plan: plan.case.launch.deterministic and plan.layout.overlap.tensor and plan.tp > 1, "never"),
     Rule("fsdp-optimizer", "Megatron-FSDP does not support the {optimizer} optimizer yet.",
          lambda plan: plan.zero >= 2 and plan.optimizer not in {*MOMENTS, "sgd"}),
 )

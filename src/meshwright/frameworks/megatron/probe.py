@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from meshwright.frameworks.base import File, Options
-from meshwright.frameworks.manual import common_values, template
+from meshwright.frameworks.manual import common_values, launch_variables, template
 from meshwright.frameworks.megatron.environment import variables
 from meshwright.frameworks.megatron.flags import Version
 from meshwright.frameworks.megatron.hybrid import program
@@ -35,7 +35,7 @@ def probe_files(case: Case, layout: Layout, version: Version, options: Options) 
     stage = probe_stage(options)
     values = {
         **common_values(case, layout, options), "version": version, "program": program(case.model, version), "stage": stage,
-        "variables": variables(case, layout, version.minor), "moe": case.model.is_moe,
+        "variables": launch_variables(variables(case, layout, version.minor), options), "moe": case.model.is_moe,
         "rank": stage * layout.world // layout.pipeline_parallel,
     }
     return (File(path="probe.sh", text=template("megatron_probe.sh.j2").render(values), executable=True),)

@@ -17,6 +17,7 @@ from meshwright.frameworks.manual import (
     task_variables,
     template,
     train_steps,
+    with_launch,
 )
 from meshwright.frameworks.megatron.arguments import checkpoint_arguments, data_arguments, groups, run_arguments
 from meshwright.frameworks.megatron.environment import variables
@@ -38,7 +39,9 @@ def write(case: Case, layout: Layout, release: str, options: Options) -> tuple[F
     """``train.sh``, ``probe.sh`` and ``README.md`` for a layout that obeys the limits of the release."""
     version = parse_version(release)
     manual = _manual(case, layout, version, options)
-    values = {**common_values(case, layout, options), **_values(case, layout, version, options), "manual": manual}
+    values = {
+        **common_values(case, layout, options), **_values(case, layout, version, options), "manual": with_launch(manual, options),
+    }
     train = File(path="train.sh", text=template("megatron_train.sh.j2").render(values), executable=True)
     return (train, *probe_files(case, layout, version, options), readme(case, layout, options, manual))
 
@@ -49,8 +52,9 @@ def _values(case: Case, layout: Layout, version: Version, options: Options) -> d
     return {
         "version": version, "program": program(case.model, version), "iters": train_steps(case, options),
         "sft": case.training.task == "sft",
-        "groups": {name: list(arguments.lines()) for name, arguments in groups(case, layout, version).items() if arguments.items},
-        "mock": list(mock.lines()), "real": list(real.lines()), "run": list(run_arguments(version).lines()),
+        "groups": {name: list(arguments.lines()) for name, arguments in groups(
+            case, layout, version, options.launch).items() if arguments.items},
+        "mock": list(mock.lines()), "real": list(real.lines()), "run": list(run_arguments(version, options.launch).lines()),
         "checkpoints": list(checkpoint_arguments(version).lines()),
     }
 

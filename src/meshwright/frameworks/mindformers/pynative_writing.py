@@ -133,6 +133,7 @@ def _config(case: Case, layout: Layout, release: str, options: Options) -> dict[
         "lr_scheduler.type": "ConstantWarmUpLR",
         "train_dataset.dataloader.type": "BlendedMegatronDatasetDataLoader",
         "checkpoint.enable_save": False,
+        **options.launch.keys,
     }
     document = nested({key: value for key, value in settings.items() if key != "recompute.select_module"})
     if "recompute.select_module" in settings:  # its keys hold dots

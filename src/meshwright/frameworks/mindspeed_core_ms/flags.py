@@ -113,7 +113,7 @@ def write(case: Case, layout: Layout, release: str, options: Options) -> tuple[F
         "--no-gradient-accumulation-fusion": True,
     }
     lines = (
-        *flags(model | dict(decide(case, layout, release)) | training),
+        *flags(model | dict(decide(case, layout, release)) | training | dict(options.launch.keys)),
         '--data-path "$DATA" --split 100,0,0',
         '--tokenizer-type PretrainedFromHF --tokenizer-name-or-path "$TOKENIZER"',
         '--lr "$LR"',

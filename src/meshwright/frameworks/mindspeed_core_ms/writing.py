@@ -154,7 +154,7 @@ def _config(case: Case, layout: Layout, release: str, options: Options) -> dict[
     if experts:
         document["moe_config"] = {"num_experts": experts.num_experts, "moe_router_topk": experts.experts_per_token,
                                   "moe_token_dispatcher_type": "alltoall"}
-    for key, value in decide(case, layout, release).items():
+    for key, value in {**decide(case, layout, release), **options.launch.keys}.items():
         section, _, name = key.partition(".")
         outer, dot, inner = name.partition(".")
         if dot:

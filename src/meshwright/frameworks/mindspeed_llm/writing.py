@@ -211,7 +211,7 @@ def write(case: Case, layout: Layout, release: str, options: Options, backend: B
     """``launch.sh`` and ``README.md``."""
     manual = _manual(case, layout, release, options, backend)
     program = "pretrain_gpt.py" if case.training.task == "pretrain" else "posttrain_gpt.py"
-    settings = model_flags(case) | dict(decide(case, layout, release)) | _training(case, options)
+    settings = model_flags(case) | dict(decide(case, layout, release)) | _training(case, options) | dict(options.launch.keys)
     launch = Launch(checkout="MINDSPEED_LLM_PATH", command=(*backend.launcher, program, *flags(settings), *_BLANKS, *backend.words))
     return (launch_script(case, layout, options, manual, launch), readme(case, layout, options, manual))
 

@@ -128,7 +128,7 @@ def _config(case: Case, layout: Layout, release: str, options: Options) -> dict[
             {"name": "training", "start_training_step": 1, "data": {"dataset": None, "seed": 42, "num_loading_workers": 1}}
         ],
     }
-    for key, value in decide(case, layout, release).items():
+    for key, value in {**decide(case, layout, release), **options.launch.keys}.items():
         *sections, name = key.split(".")
         section = document
         for each in sections:

@@ -191,6 +191,8 @@ _RULES = (
          lambda plan: values_if(plan.schedule == "dualpipev" and plan.microbatches < 2 * plan.pp, stages=2 * plan.pp), "start"),
     Rule("few", "{microbatches} micro-batches cannot fill {pp} stages in turns",
          lambda plan: plan.schedule == "interleaved" and plan.microbatches < plan.pp, "never"),
+    Rule("cuda-graphs", "CUDA graphs support neither pipeline parallelism nor experts on several ranks: plan with graphs=none",
+         lambda plan: plan.case.launch.graphs == "step" and (plan.pp > 1 or plan.ep > 1), "start", releases=NEW),
     Rule("batch", "global batch size must be multiple of local batch size times data-parallel degree ({batch} % ({mb} * {dp}) != "
          "0)", lambda plan: plan.batch != plan.mb * plan.dp * plan.microbatches, "start"),
 )

@@ -85,7 +85,7 @@ def _settings(case: Case, layout: Layout, release: str, options: Options, flavou
         registered = _registered(case, flavour, release)
         common = {"module": flavour.module if registered else OWN_MODULE, "config": registered or flavour.function, **common}
         del common["optimizer.lr"]  # its place differs from configuration to configuration
-    return common | dict(decide(case, layout, release))
+    return common | dict(decide(case, layout, release)) | dict(options.launch.keys)
 
 
 def _quantised(case: Case) -> dict[str, object]:
@@ -206,7 +206,7 @@ def _manual(case: Case, layout: Layout, release: str, options: Options, flavour:
     ]
     if not _names_data(case, release):
         assumed.append("The data are those of the configuration.")
-    if release != "0.2" and "training.disable_cuda_graphs" not in decide(case, layout, release):
+    if release != "0.2" and "training.disable_cuda_graphs" not in {**decide(case, layout, release), **options.launch.keys}:
         assumed.append(
             "The prediction is of a run without CUDA graphs, as `--training.disable-cuda-graphs` runs it; torchtitan's default is "
             "with them, and neither what they save nor the memory that they hold is counted."
