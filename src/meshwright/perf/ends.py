@@ -12,7 +12,7 @@ from meshwright.perf.collectives import all_gather_s, all_reduce_s, reduce_scatt
 from meshwright.perf.elementwise import EMBEDDING_BYTES, memory_bound_s
 from meshwright.perf.layer import unit_host_s
 from meshwright.perf.operators import head_product, mtp_product
-from meshwright.perf.pieces import accumulation_s, product_s
+from meshwright.perf.product_times import accumulation_s, products_s
 from meshwright.perf.seconds import Seconds, seconds
 
 if TYPE_CHECKING:
@@ -82,7 +82,14 @@ def head_time(case: Case, shape: WorkShape, groups: Groups, vocabulary: Number) 
     reduce = all_reduce_s(payload, groups.tensor, cluster, constants)
     sharded = shape.sequence_shards > 1.0
     scalars = 3.0 * all_reduce_s(4.0 * shape.tokens, groups.tensor, cluster, constants)
-    weight = array(0.0) if case.training.weights_frozen else product_s(product, case, "weight") + accumulation_s(product, case)
+    joined = mtp_product(model, shape)
+    ahead_s, input_s, joined_forward, joined_input, *weights = products_s(
+        [
+            (product, "forward"), (product, "input"), (joined, "forward"), (joined, "input"),
+            *(() if case.training.weights_frozen else ((product, "weight"), (joined, "weight"))),
+        ], case,
+    )
+    weight = weights[0] + accumulation_s(product, case) if weights else array(0.0)
     if implementation.split_loss_passes:
         moved_forward, moved_backward = (
             np.where(
@@ -97,11 +104,8 @@ def head_time(case: Case, shape: WorkShape, groups: Groups, vocabulary: Number) 
         ahead, behind = implementation.loss_passes
         moved_forward = memory_bound_s(ahead * logits + 4.0 * norm, device, constants)
         moved_backward = memory_bound_s(behind * logits + 6.0 * norm, device, constants)
-    forward = product_s(product, case, "forward") + moved_forward
-    backward = product_s(product, case, "input") + weight + moved_backward
-    joined = mtp_product(model, shape)
-    joined_forward, joined_input = product_s(joined, case, "forward"), product_s(joined, case, "input")
-    joined_weight = array(0.0) if case.training.weights_frozen else product_s(joined, case, "weight")
+    forward, backward = ahead_s + moved_forward, input_s + weight + moved_backward
+    joined_weight = weights[1] if weights else array(0.0)
     gap = 8.0 * constants.kernel_gap_s
     host = unit_host_s(case)
     whole = shape.tokens * array(vocabulary)

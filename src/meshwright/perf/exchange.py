@@ -118,13 +118,14 @@ def tensor_s(
     sharded = shape.sequence_shards > 1.0
     forward = backward = slow_forward = slow_backward = regather = ending = slow_ending = array(0.0)
     anew = case.implementation.gathers_again
-    out = ELEMENT_BYTES * shape.tokens * hidden
-    scatter, reduce = reduce_scatter_s(out, group, cluster, constants), all_reduce_s(out, group, cluster, constants)
     sent_bytes = min(ELEMENT_BYTES, case.training.precision.saved_input_bytes)
-    spread_s = all_gather_s(sent_bytes * shape.tokens * hidden, group, cluster, constants)
+    widths = dict.fromkeys((float(hidden), *(width for width, _ in blocks)))
+    gathers = {each: all_gather_s(sent_bytes * shape.tokens * each, group, cluster, constants) for each in widths}
+    scatters = {each: reduce_scatter_s(ELEMENT_BYTES * shape.tokens * each, group, cluster, constants) for each in widths}
+    scatter, spread_s = scatters[float(hidden)], gathers[float(hidden)]
+    reduce = all_reduce_s(ELEMENT_BYTES * shape.tokens * hidden, group, cluster, constants)
     for width, window in blocks:
-        gather = all_gather_s(sent_bytes * shape.tokens * width, group, cluster, constants)
-        back = reduce_scatter_s(ELEMENT_BYTES * shape.tokens * width, group, cluster, constants)
+        gather, back = gathers[width], scatters[width]
         ahead, start = np.where(sharded, gather + scatter, reduce), np.where(sharded, gather, 0.0)
         if overlap.tensor:
             ahead, hidden_s = hide(ahead, products / len(blocks), constants.overlap_ratio)
