@@ -1,5 +1,7 @@
 """1F1B: warm up with one forward per stage below, then alternate one forward, one backward."""
 
+from functools import lru_cache
+
 import numpy as np
 
 from meshwright.perf.schedules.operations import (
@@ -13,6 +15,7 @@ from meshwright.perf.schedules.operations import (
 from meshwright.perf.schedules.values import Count, Floats, Ints, Value, floats, ints
 
 
+@lru_cache(maxsize=64)
 def order_1f1b(num_stages: int, num_microbatches: int) -> Order:
     """Megatron's non-interleaved schedule: P - i - 1 forwards, then forward, backward, then drain.
 

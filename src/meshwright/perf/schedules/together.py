@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from meshwright.perf.schedules.graph import graph_of
+from meshwright.perf.schedules.graph import graphs_of
 from meshwright.perf.schedules.simulation import Wires, durations, ends
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def makespans_of(pipelines: Sequence[Pipeline]) -> list[Floats]:
     >>> [each.tolist() for each in makespans_of(some)]
     [[15.0], [27.0]]
     """
-    graphs = [graph_of(each.order) for each in pipelines]
+    graphs = graphs_of([each.order for each in pipelines])
     tables = [
         durations(
             (each.order.num_stages, each.order.num_chunks), each.forward_s, each.backward_input_s, each.backward_weight_s,
