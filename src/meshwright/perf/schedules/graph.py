@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
-from msgspec import Struct, structs
+from msgspec import Struct, field, structs
 
 from meshwright.perf.schedules.dependencies import operations
 from meshwright.perf.schedules.levels import Lanes, levels_of
@@ -33,7 +33,7 @@ class Graph(Struct, frozen=True, kw_only=True, eq=False):
     it comes from another stage.
     `place`: row in the durations, [kind stage chunk] flattened, then nothing, then a transfer; `second_place`: of the other half
     of a pair.
-    `stage`: of each node; `levels`: bounds of the levels; `last`: last node of each stage.
+    `stage`: of each node; `bounds`: of the levels; `last`: last node of each stage.
     `node`: of each operation; `second`: whether the operation is the second of a pair.
     """
 
@@ -45,10 +45,15 @@ class Graph(Struct, frozen=True, kw_only=True, eq=False):
     remote: Floats
     place: Ints
     second_place: Ints
-    levels: tuple[tuple[int, int], ...] = ()
+    bounds: Ints = field(default_factory=lambda: np.zeros(1, dtype=np.int64))
     node: Ints
     second: Bools
     last: Ints
+
+    @property
+    def levels(self) -> tuple[tuple[int, int], ...]:
+        """Where each level begins and ends."""
+        return tuple(pairwise(self.bounds.tolist()))
 
     @property
     def joint(self) -> bool:
@@ -186,7 +191,7 @@ def _by_level(graph: Graph, level: Ints) -> Graph:
         remote=graph.remote[:, sequence],
         place=graph.place[sequence],
         second_place=graph.second_place[sequence],
-        levels=tuple(pairwise(bounds.tolist())),
+        bounds=bounds,
         node=row[graph.node] - 1,
         last=row[graph.last] - 1,
     )

@@ -65,7 +65,7 @@ def makespans_of(pipelines: Sequence[Pipeline]) -> list[Floats]:
 
 def _turns(graphs: Sequence[Graph], columns: Sequence[int]) -> list[list[int]]:
     """Pipelines that run side by side: those with about as many columns, the longest first."""
-    order = sorted(range(len(graphs)), key=lambda number: (columns[number], -len(graphs[number].levels), number))
+    order = sorted(range(len(graphs)), key=lambda number: (columns[number], -len(graphs[number].bounds), number))
     turns: list[list[int]] = []
     nodes = most = 0
     for number in order:
@@ -103,7 +103,7 @@ def _side_by_side(graphs: Sequence[Graph], lengths: Sequence[int]) -> tuple[Wire
 
     ``lengths``: rows of the durations of each, which stand one below the other.
     """
-    bounds = [np.array((0, *(stop for _, stop in graph.levels))) for graph in graphs]
+    bounds = [graph.bounds for graph in graphs]
     sizes = np.zeros((max(map(len, bounds)) - 1, len(graphs)), dtype=np.int64)
     for number, bound in enumerate(bounds):
         sizes[: len(bound) - 1, number] = np.diff(bound)
