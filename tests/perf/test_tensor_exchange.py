@@ -12,8 +12,9 @@ from meshwright.perf.arrays import array
 from meshwright.perf.collectives import all_gather_s, all_reduce_s, reduce_scatter_s
 from meshwright.perf.exchange import Beside, tensor_s
 from meshwright.perf.operators import layer_products, work_shape
-from meshwright.perf.pieces import layer_pieces, product_s
+from meshwright.perf.pieces import layer_pieces
 from meshwright.perf.placement import layer_groups
+from meshwright.perf.product_times import product_s
 from strategies import small_case
 
 TENSOR, SEQUENCE = 8, 4096

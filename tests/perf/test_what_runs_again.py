@@ -11,8 +11,9 @@ from meshwright.catalog.calibrations import MATRIX_UNITS
 from meshwright.perf.arrays import array
 from meshwright.perf.exchange import context_s
 from meshwright.perf.operators import work_shape
-from meshwright.perf.pieces import layer_pieces, product_s, products_of
+from meshwright.perf.pieces import layer_pieces, products_of
 from meshwright.perf.placement import layer_groups
+from meshwright.perf.product_times import product_s
 from strategies import small_case
 
 

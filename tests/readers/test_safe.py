@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from meshwright.errors import InputError
 from meshwright.readers import safe
-from meshwright.readers.safe import load_json, load_shipped, load_yaml, parse_json, parse_yaml
+from meshwright.readers.safe import load_json, load_yaml, parse_json, parse_yaml
+from meshwright.readers.shipped import load_shipped
 
 LEVELS = zip("abcdefgh", "bcdefghi", strict=True)
 BOMB = "\n".join(["a: &a [x, x, x, x, x, x, x, x, x]", *(f"{b}: &{b} [{', '.join(['*' + a] * 9)}]" for a, b in LEVELS)])

@@ -17,7 +17,8 @@ from meshwright.domain.calibration import LEVELS, Calibration, CalibrationTable,
 from meshwright.domain.cluster import Cluster
 from meshwright.domain.measured import with_measured
 from meshwright.errors import InputError, fault, nearest
-from meshwright.readers.safe import load_json, load_shipped, require_mapping
+from meshwright.readers.safe import load_json, require_mapping
+from meshwright.readers.shipped import load_shipped
 from meshwright.readers.structure import make_converter, structure
 from meshwright.units import FACTORS
 

@@ -7,7 +7,7 @@ from functools import cache
 
 from meshwright.catalog.sheets import data_path
 from meshwright.errors import fault, nearest
-from meshwright.readers.safe import load_shipped
+from meshwright.readers.shipped import load_shipped
 from meshwright.readers.structure import structure_shipped
 from meshwright.value import Value
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from meshwright.catalog.sheets import Names, data_path
 from meshwright.domain.implementation import Compilation, Implementation
-from meshwright.readers.safe import load_shipped, require_mapping
+from meshwright.readers.safe import require_mapping
+from meshwright.readers.shipped import load_shipped
 from meshwright.readers.structure import structure_shipped
 
 if TYPE_CHECKING:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from meshwright.errors import InputError, Message, did_you_mean, fault, nearest
 from meshwright.readers.names import name_fault
-from meshwright.readers.safe import load_shipped, load_yaml, require_mapping
+from meshwright.readers.safe import load_yaml, require_mapping
+from meshwright.readers.shipped import load_shipped
 from meshwright.text import kind, shown
 from meshwright.value import Value
 

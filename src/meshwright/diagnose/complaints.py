@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from meshwright.readers.safe import load_shipped
+from meshwright.readers.shipped import load_shipped
 
 if TYPE_CHECKING:
     from meshwright.frameworks.settings import Severity

@@ -8,7 +8,7 @@ import numpy as np
 from msgspec import Struct, structs
 
 from meshwright.domain.mesh import group
-from meshwright.perf.arrays import Array, array
+from meshwright.perf.arrays import Array, array, spread
 from meshwright.perf.collectives import all_reduce_s
 from meshwright.perf.data_parallel import Synchronisation, exposed_s, synchronisation
 from meshwright.perf.schedules import SCHEDULES
@@ -225,7 +225,7 @@ def pipeline_time(
     place = busiest if work.ndim == 1 else busiest * work.shape[1] + np.arange(work.shape[1])
 
     def of_busiest(values: Array) -> Array:
-        return np.asarray(np.broadcast_to(values, work.shape).take(place))
+        return np.asarray(spread(values, work.shape).take(place))
 
     forward, backward, weight = of_busiest(stages.forward_s), of_busiest(stages.backward_s), of_busiest(stages.weight_s)
     slot = forward + backward

@@ -23,6 +23,7 @@ from meshwright.estimate.memory import (
 )
 from meshwright.estimate.split import Composition, compose, default_split, treatments_of
 from meshwright.estimate.stages import StageCosts, StageParameters, stage_costs, stage_inputs, stage_parameters, stage_seconds
+from meshwright.perf.arrays import Array, spread
 from meshwright.perf.seconds import Seconds, seconds
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from meshwright.domain.layout import Layout
     from meshwright.domain.memory_reading import MemoryReading
     from meshwright.estimate.split import Split
-    from meshwright.perf.arrays import Array
 
 
 class Evaluation(Struct, frozen=True, kw_only=True):
@@ -49,7 +49,7 @@ class Evaluation(Struct, frozen=True, kw_only=True):
 
     def of_busiest(self, values: Array) -> float:
         """A figure of one micro-batch, by row, as the busiest row has it in a whole step."""
-        rows = np.broadcast_to(values, (len(self.composition.stage),))
+        rows = spread(values, (len(self.composition.stage),))
         return float(self.degrees.num_microbatches) * float(rows[int(self.time.pipeline.busiest)])
 
     def busiest_seconds(self) -> Seconds:

@@ -56,21 +56,27 @@ def price_many(case: Case, layouts: Sequence[Layout]) -> tuple[Array, Array, Arr
     Holds:   equal to ``evaluate`` of each up to the last bits.
     Source:  ``estimate.evaluate.evaluate_columns``, whose functions these are.
     """
-    groups: defaultdict[Settings, list[int]] = defaultdict(list)
+    groups: defaultdict[Settings, defaultdict[Settings, list[int]]] = defaultdict(lambda: defaultdict(list))
     for index, layout in enumerate(layouts):
-        groups[structs.replace(settings_of(layout), treatments=())].append(index)
+        settings = structs.replace(settings_of(layout), treatments=())
+        groups[structs.replace(settings, schedule="")][settings].append(index)
     step_s, mean_s, reserved = (np.zeros(len(layouts)) for _ in range(3))
-    for settings, members in groups.items():
-        time, bytes_ = _evaluate_group(case, settings, [layouts[index] for index in members])
-        step_s[members], mean_s[members], reserved[members] = time.step_s, time.mean_s, bytes_
+    for alike, schedules in groups.items():
+        own = with_kernels(case, compiled=alike.compiled, attention=alike.attention)
+        layers = _Layers(own, alike, [layouts[index] for members in schedules.values() for index in members])
+        begin = 0
+        for settings, members in schedules.items():
+            chosen = [layouts[index] for index in members]
+            inputs = layers.inputs(slice(begin, begin + len(members)))
+            time, bytes_ = _evaluate_group(own, settings, chosen, inputs)
+            step_s[members], mean_s[members], reserved[members] = time.step_s, time.mean_s, bytes_
+            begin += len(members)
     return step_s, mean_s, reserved
 
 
-def _evaluate_group(case: Case, settings: Settings, layouts: Sequence[Layout]) -> tuple[StepTime, Array]:
+def _evaluate_group(case: Case, settings: Settings, layouts: Sequence[Layout], inputs: StageInputs) -> tuple[StepTime, Array]:
     """Layouts that differ in degrees, stages and recomputation."""
-    case = with_kernels(case, compiled=settings.compiled, attention=settings.attention)
     degrees, composition = Degrees.of(columns_of(layouts)), _compositions(case, layouts)
-    inputs = _inputs(case, settings, layouts, degrees)
     stages = stage_costs(inputs, composition)
     parameters = stage_parameters(case, composition, degrees)
     state = state_costs(case, degrees, parameters, composition, offload=settings.offload)
@@ -81,17 +87,26 @@ def _evaluate_group(case: Case, settings: Settings, layouts: Sequence[Layout]) -
     return time, reserved
 
 
-def _inputs(case: Case, settings: Settings, layouts: Sequence[Layout], degrees: Degrees) -> StageInputs:
-    """What stages are made of: layers are computed once for each distinct key, under every treatment that a layout has."""
-    crosses = crossing(degrees.devices_per_stage, degrees.pipeline_parallel, case.cluster)
-    keys = np.stack([*(getattr(degrees, name) for name in WORK_KEYS), crosses])
-    _, first, key = np.unique(keys, axis=1, return_index=True, return_inverse=True)
-    own = [treatments_of(layout.recompute) for layout in layouts]
-    every = {treatment: number for number, treatment in enumerate(dict.fromkeys(each for several in own for each in several))}
-    found = stage_inputs(work_costs(case, structs.replace(settings, treatments=tuple(every)), take(degrees, first)))
-    table = Table.joined([Table(under(found, number), len(first)) for number in range(len(every))])
-    slots = zip_longest(*own, fillvalue=own[0][0])
-    return together([table.take(np.array([every[each] for each in slot]) * len(first) + key.reshape(-1)) for slot in slots])
+class _Layers:
+    """Layers of layouts, computed once for each distinct key, under every treatment that a layout has; no schedule matters here."""
+
+    def __init__(self, case: Case, settings: Settings, layouts: Sequence[Layout]) -> None:
+        degrees = Degrees.of(columns_of(layouts))
+        crosses = crossing(degrees.devices_per_stage, degrees.pipeline_parallel, case.cluster)
+        keys = np.stack([*(getattr(degrees, name) for name in WORK_KEYS), crosses])
+        _, first, key = np.unique(keys, axis=1, return_index=True, return_inverse=True)
+        self._own = [treatments_of(layout.recompute) for layout in layouts]
+        every = dict.fromkeys(each for several in self._own for each in several)
+        found = stage_inputs(work_costs(case, structs.replace(settings, treatments=tuple(every)), take(degrees, first)))
+        self._begin = {treatment: number * len(first) for number, treatment in enumerate(every)}
+        self._key = key.reshape(-1)
+        self._table = Table.joined([Table(under(found, number), len(first)) for number in range(len(every))])
+
+    def inputs(self, chosen: slice) -> StageInputs:
+        """What stages of some of the layouts are made of, as columns."""
+        own, key = self._own[chosen], self._key[chosen]
+        slots = zip_longest(*own, fillvalue=own[0][0])
+        return together([self._table.take(np.array([self._begin[each] for each in slot]) + key) for slot in slots])
 
 
 def _compositions(case: Case, layouts: Sequence[Layout]) -> Composition:

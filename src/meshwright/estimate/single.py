@@ -19,6 +19,7 @@ from meshwright.estimate.host_memory import host_memory
 from meshwright.estimate.naming import name_of
 from meshwright.estimate.simulate import simulated_bubble_s
 from meshwright.estimate.split import chunk_kinds
+from meshwright.perf.arrays import Array, spread
 from meshwright.perf.flops import PADDED, Convention, SequenceFlops, layer_flops, sequence_flops, training_flops
 from meshwright.perf.operators import layer_products, work_shape
 from meshwright.perf.pieces import ATTENTION_CORE
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from meshwright.domain.layout import Layout
     from meshwright.domain.model import LayerKind
     from meshwright.domain.uncertainty import FitCurve
-    from meshwright.perf.arrays import Array
     from meshwright.perf.seconds import Seconds
 
 
@@ -224,7 +224,7 @@ def _stages(evaluation: Evaluation, chunk_layers: Array) -> tuple[values.Stage, 
     rows = len(composition.stage)
 
     def column(array: Array) -> list[float]:
-        return cast("list[float]", np.broadcast_to(array, (rows,)).tolist())
+        return cast("list[float]", spread(array, (rows,)).tolist())
 
     states = (memory.parameters, memory.gradients, memory.optimizer)
     parts = zip(*map(column, (*states, memory.activations, memory.temporary, memory.overhead)), strict=True)

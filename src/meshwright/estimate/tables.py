@@ -30,7 +30,12 @@ class Table(Generic[Record]):
     def __init__(self, record: Record, columns: int) -> None:
         """The table of a record with so many columns."""
         self._form = record
-        self.rows: Floats = np.concatenate([_block(each, columns) for each in _arrays(record)])
+        blocks = [_block(each) for each in _arrays(record)]
+        self.rows: Floats = np.empty((sum(map(len, blocks)), columns))
+        at = 0
+        for block in blocks:
+            self.rows[at : at + len(block)] = block
+            at += len(block)
 
     @classmethod
     def joined(cls, tables: Sequence[Table[Record]]) -> Table[Record]:
@@ -90,9 +95,9 @@ def _arrays(value: Any) -> Iterator[Floats]:
             yield from _arrays(getattr(value, name))
 
 
-def _block(values: Floats, columns: int) -> Floats:
-    """An array as rows of columns."""
-    return np.broadcast_to(values, (*values.shape[:-1], columns)).reshape(-1, columns)
+def _block(values: Floats) -> Floats:
+    """An array as rows, of all columns or of one for all."""
+    return values.reshape(math.prod(values.shape[:-1]), values.shape[-1] if values.ndim else 1)
 
 
 def column(record: Record, number: int, rows: int | None = None) -> Record:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-from meshwright.readers.safe import load_shipped
+from meshwright.readers.shipped import load_shipped
 
 
 @cache

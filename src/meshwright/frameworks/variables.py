@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
-from meshwright.readers.safe import load_shipped
+from meshwright.readers.shipped import load_shipped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

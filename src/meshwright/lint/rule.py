@@ -10,7 +10,7 @@ from textwrap import indent
 from typing import TYPE_CHECKING, Any, Literal
 
 from meshwright.frameworks.variables import habits
-from meshwright.readers.safe import load_shipped
+from meshwright.readers.shipped import load_shipped
 
 if TYPE_CHECKING:
     from meshwright.frameworks.settings import Severity

@@ -29,6 +29,11 @@ def ceil_divide(value: Number, by: Number) -> Array:
     return np.ceil(np.divide(value, by))
 
 
+def spread(values: Array, shape: tuple[int, ...]) -> Array:
+    """An array in a shape that it broadcasts to; itself where it has that shape."""
+    return values if values.shape == shape else np.broadcast_to(values, shape)
+
+
 def take(record: Record, index: NDArray[Any]) -> Record:
     """Chosen columns of a record of arrays; the column is the last dimension, numbers stay numbers."""
     chosen = {name: pick(getattr(record, name), index) for name in record.__struct_fields__}

@@ -7,7 +7,7 @@ corrects every formula here (``perf.corrections``).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -132,10 +132,18 @@ def all_reduce_s(payload_bytes: Number, group: Group, cluster: Cluster, constant
     Source:  Thakur et al. 2005; NCCL double binary trees between nodes; NVLink SHARP moves each byte once (436 GB/s of bus
              bandwidth against 250 GB/s of an all-gather on one 8 x H100 node in the corpus' collective_bandwidth.csv).
     """
+    ring = ring_s(payload_bytes, group, cluster, constants, pieces=pieces)
+    return _all_reduce_s(ring, payload_bytes, group, cluster, constants, pieces)
+
+
+def _all_reduce_s(
+    once: Array, payload_bytes: Number, group: Group, cluster: Cluster, constants: Constants, pieces: Number
+) -> Array:
+    """``all_reduce_s``, where one way round the ring takes ``once``."""
     payload, n, local, domains = array(payload_bytes), array(group.ranks), array(group.local), array(group.domains)
     inside = scale_up_bytes_per_s(cluster, constants, local)
     across = network_bytes_per_s(group, cluster, constants)
-    ring = 2.0 * ring_s(payload, group, cluster, constants, pieces=pieces)
+    ring = 2.0 * once
     depth = np.ceil(np.log2(np.maximum(1.0, domains)))
     latency = 2.0 * (local - 1.0) * cluster.scale_up.latency_s + 2.0 * depth * cluster.network.latency_s
     inner = 2.0 * (local - 1.0) / local * payload / inside
@@ -145,6 +153,29 @@ def all_reduce_s(payload_bytes: Number, group: Group, cluster: Cluster, constant
         switch = payload / inside + pieces * (constants.collective_fixed_s + 2.0 * cluster.scale_up.latency_s)
         best = np.where(domains > 1.0, best, np.minimum(best, switch))
     return _corrected(np.where(n > 1.0, best, 0.0), "all-reduce", payload, pieces, group, cluster)
+
+
+class OfTensor(NamedTuple):
+    """Seconds of collectives of one tensor in one group."""
+
+    gather: Array
+    scatter: Array
+    reduce: Array
+
+
+def of_tensor_s(payload_bytes: Number, group: Group, cluster: Cluster, constants: Constants) -> OfTensor:
+    """An all-gather, a reduce-scatter and an all-reduce of ``payload_bytes``, which have one ring in common.
+
+    Shapes:  payload_bytes and the group broadcast.
+    Units:   bytes -> s.
+    Source:  ``all_gather_s``, ``reduce_scatter_s``, ``all_reduce_s``.
+    """
+    ring = ring_s(payload_bytes, group, cluster, constants)
+    return OfTensor(
+        gather=_corrected(ring, "all-gather", payload_bytes, 1.0, group, cluster),
+        scatter=_corrected(ring, "reduce-scatter", payload_bytes, 1.0, group, cluster),
+        reduce=_all_reduce_s(ring, payload_bytes, group, cluster, constants, 1.0),
+    )
 
 
 def all_to_all_s(

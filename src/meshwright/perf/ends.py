@@ -8,11 +8,11 @@ import numpy as np
 from msgspec import Struct
 
 from meshwright.perf.arrays import Array, Number, array
-from meshwright.perf.collectives import all_gather_s, all_reduce_s, reduce_scatter_s
+from meshwright.perf.collectives import all_gather_s, all_reduce_s, of_tensor_s
 from meshwright.perf.elementwise import EMBEDDING_BYTES, memory_bound_s
 from meshwright.perf.layer import unit_host_s
 from meshwright.perf.operators import head_product, mtp_product
-from meshwright.perf.pieces import accumulation_s, product_s
+from meshwright.perf.product_times import accumulation_s, products_s
 from meshwright.perf.seconds import Seconds, seconds
 
 if TYPE_CHECKING:
@@ -43,18 +43,12 @@ def embedding_time(case: Case, shape: WorkShape, groups: Groups) -> EndTime:
     tables = 1.0 + (1.0 if case.model.position_table else 0.0) + (1.0 if case.model.embedding_norm else 0.0)
     payload = 2.0 * elements
     sharded = shape.sequence_shards > 1.0
-    tensor = np.where(
-        sharded,
-        reduce_scatter_s(payload, groups.tensor, cluster, constants),
-        all_reduce_s(payload, groups.tensor, cluster, constants),
-    )
+    of_all = of_tensor_s(payload, groups.tensor, cluster, constants)
     gap = 3.0 * constants.kernel_gap_s
     ahead, behind = (memory_bound_s(each * elements * tables, device, constants, kind="embedding") for each in EMBEDDING_BYTES)
     return EndTime(
-        forward=seconds(compute=ahead + gap, tensor=tensor),
-        backward=seconds(
-            compute=behind + gap, tensor=np.where(sharded, all_gather_s(payload, groups.tensor, cluster, constants), 0.0)
-        ),
+        forward=seconds(compute=ahead + gap, tensor=np.where(sharded, of_all.scatter, of_all.reduce)),
+        backward=seconds(compute=behind + gap, tensor=np.where(sharded, of_all.gather, 0.0)),
         weight_gradient_s=array(0.0),
     )
 
@@ -77,12 +71,17 @@ def head_time(case: Case, shape: WorkShape, groups: Groups, vocabulary: Number) 
     copies = 1.0 + model.mtp_passes
     norm = shape.shard_tokens * model.hidden
     payload = 2.0 * shape.tokens * model.hidden
-    gather = all_gather_s(payload, groups.tensor, cluster, constants)
-    scatter = reduce_scatter_s(payload, groups.tensor, cluster, constants)
-    reduce = all_reduce_s(payload, groups.tensor, cluster, constants)
+    gather, scatter, reduce = of_tensor_s(payload, groups.tensor, cluster, constants)
     sharded = shape.sequence_shards > 1.0
     scalars = 3.0 * all_reduce_s(4.0 * shape.tokens, groups.tensor, cluster, constants)
-    weight = array(0.0) if case.training.weights_frozen else product_s(product, case, "weight") + accumulation_s(product, case)
+    joined = mtp_product(model, shape)
+    ahead_s, input_s, joined_forward, joined_input, *weights = products_s(
+        [
+            (product, "forward"), (product, "input"), (joined, "forward"), (joined, "input"),
+            *(() if case.training.weights_frozen else ((product, "weight"), (joined, "weight"))),
+        ], case,
+    )
+    weight = weights[0] + accumulation_s(product, case) if weights else array(0.0)
     if implementation.split_loss_passes:
         moved_forward, moved_backward = (
             np.where(
@@ -97,11 +96,8 @@ def head_time(case: Case, shape: WorkShape, groups: Groups, vocabulary: Number) 
         ahead, behind = implementation.loss_passes
         moved_forward = memory_bound_s(ahead * logits + 4.0 * norm, device, constants)
         moved_backward = memory_bound_s(behind * logits + 6.0 * norm, device, constants)
-    forward = product_s(product, case, "forward") + moved_forward
-    backward = product_s(product, case, "input") + weight + moved_backward
-    joined = mtp_product(model, shape)
-    joined_forward, joined_input = product_s(joined, case, "forward"), product_s(joined, case, "input")
-    joined_weight = array(0.0) if case.training.weights_frozen else product_s(joined, case, "weight")
+    forward, backward = ahead_s + moved_forward, input_s + weight + moved_backward
+    joined_weight = weights[1] if weights else array(0.0)
     gap = 8.0 * constants.kernel_gap_s
     host = unit_host_s(case)
     whole = shape.tokens * array(vocabulary)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,9 +12,9 @@ from msgspec import Struct, field, structs
 from meshwright.perf.arrays import Array, Number, array
 from meshwright.perf.collectives import (
     all_gather_s,
-    all_reduce_s,
     all_to_all_s,
     network_bytes_per_s,
+    of_tensor_s,
     reduce_scatter_s,
     scale_up_bytes_per_s,
 )
@@ -118,13 +119,13 @@ def tensor_s(
     sharded = shape.sequence_shards > 1.0
     forward = backward = slow_forward = slow_backward = regather = ending = slow_ending = array(0.0)
     anew = case.implementation.gathers_again
-    out = ELEMENT_BYTES * shape.tokens * hidden
-    scatter, reduce = reduce_scatter_s(out, group, cluster, constants), all_reduce_s(out, group, cluster, constants)
     sent_bytes = min(ELEMENT_BYTES, case.training.precision.saved_input_bytes)
-    spread_s = all_gather_s(sent_bytes * shape.tokens * hidden, group, cluster, constants)
+    sides = dict.fromkeys(product((float(hidden), *(width for width, _ in blocks)), (ELEMENT_BYTES, sent_bytes)))
+    moved = {(width, each): of_tensor_s(each * shape.tokens * width, group, cluster, constants) for width, each in sides}
+    scatter, reduce = moved[float(hidden), ELEMENT_BYTES].scatter, moved[float(hidden), ELEMENT_BYTES].reduce
+    spread_s = moved[float(hidden), sent_bytes].gather
     for width, window in blocks:
-        gather = all_gather_s(sent_bytes * shape.tokens * width, group, cluster, constants)
-        back = reduce_scatter_s(ELEMENT_BYTES * shape.tokens * width, group, cluster, constants)
+        gather, back = moved[width, sent_bytes].gather, moved[width, ELEMENT_BYTES].scatter
         ahead, start = np.where(sharded, gather + scatter, reduce), np.where(sharded, gather, 0.0)
         if overlap.tensor:
             ahead, hidden_s = hide(ahead, products / len(blocks), constants.overlap_ratio)

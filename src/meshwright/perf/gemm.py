@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
 
 from meshwright.perf.arrays import Array, Number, array, ceil_divide
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from meshwright.domain.calibration import Constants
     from meshwright.domain.cluster import Device
     from meshwright.domain.measured import Direction
@@ -55,9 +59,25 @@ def gemm_s(
     Source:  tile and wave quantisation as in NVIDIA, "Matrix Multiplication Background"; max with the memory time as in
              SimuMax core/config.py; the prologue term is the classic n-half model in k.
     """
-    m, n, k = array(m), array(n), array(k)
-    peak = device.peak_flops_per_s[dtype]
-    unit_rate = peak / device.num_units * sustained_ratio(constants, dtype) * speed
+    rate = unit_rate(device, constants, dtype, speed)
+    return _tiled_s(array(m), array(n), array(k), count, rate, in_bytes, out_bytes, device=device, constants=constants)
+
+
+def unit_rate(device: Device, constants: Constants, dtype: str, speed: Number) -> Number:
+    """What one unit of the device sustains: ``peak / U * eff`` of ``gemm_s``.
+
+    Shapes:  speed and the constants broadcast.
+    Units:   FLOP/s.
+    Source:  ``gemm_s``.
+    """
+    return device.peak_flops_per_s[dtype] / device.num_units * sustained_ratio(constants, dtype) * speed
+
+
+def _tiled_s(
+    m: Array, n: Array, k: Array, count: Number, rate: Number, in_bytes: Number, out_bytes: Number, *, device: Device,
+    constants: Constants,
+) -> Array:
+    """``gemm_s`` of products whose units sustain ``rate``."""
     rows = {tile.rows: count * ceil_divide(m, tile.rows) for tile in constants.tiles}
     columns = {tile.columns: ceil_divide(n, tile.columns) for tile in constants.tiles}
     depth = k + constants.gemm_setup_k
@@ -66,7 +86,7 @@ def gemm_s(
         filled = rows[tile.rows] * columns[tile.columns] / device.num_units
         waves = filled + constants.gemm_wave_ratio * (np.ceil(filled) - filled)
         work = 2.0 * tile.rows * tile.columns * depth
-        time = waves * (work / (unit_rate * tile.ratio))
+        time = waves * (work / (rate * tile.ratio))
         best = time if best is None else np.minimum(best, time)
     assert best is not None, "constants without tiles"
     traffic = count * (in_bytes * (m * k + k * n) + out_bytes * m * n)
@@ -102,10 +122,39 @@ def grouped_gemm_s(
     alone = gemm_s(
         m, n, k, device=device, constants=constants, dtype=dtype, in_bytes=in_bytes, out_bytes=out_bytes, count=groups, speed=speed,
     )
-    tile, peak = constants.tiles[0], device.peak_flops_per_s[dtype]
-    unit_rate = peak / device.num_units * sustained_ratio(constants, dtype) * speed
-    wave = 2.0 * tile.rows * tile.columns * (array(k) + constants.gemm_setup_k) / unit_rate
+    return _grouped_s(alone, array(k), groups, unit_rate(device, constants, dtype, speed), constants)
+
+
+def _grouped_s(alone: Array, k: Array, groups: Number, rate: Number, constants: Constants) -> Array:
+    """``grouped_gemm_s`` from what one product of all groups takes."""
+    tile = constants.tiles[0]
+    wave = 2.0 * tile.rows * tile.columns * (k + constants.gemm_setup_k) / rate
     return alone + (1.0 / constants.grouped_gemm_ratio - 1.0) * np.minimum(alone, groups * wave)
+
+
+class Linear(Struct, frozen=True, kw_only=True):
+    """The product of a linear layer in one direction: (rows, inner) x (inner, columns) forward, ``groups`` of them."""
+
+    rows: Number
+    columns: Number
+    inner: Number
+    direction: Direction
+    dtype: str
+    in_bytes: float = 2.0
+    groups: Number = 1.0
+    grouped: bool = False
+    """One kernel of ``groups`` products."""
+
+    @property
+    def sides(self) -> tuple[Number, Number, Number]:
+        """m, n, k of the product in this direction."""
+        if self.direction == "input":
+            return self.rows, self.inner, self.columns
+        return (self.columns, self.inner, self.rows) if self.direction == "weight" else (self.rows, self.columns, self.inner)
+
+
+BLOCK = 2**11
+"""Products times columns that are evaluated at once: of so few the calls cost most, and more of them leave the caches."""
 
 
 def linear_s(
@@ -123,26 +172,56 @@ def linear_s(
 ) -> Array:
     """Time of the product of a linear layer in one direction: ``forward``, ``input`` gradient or ``weight`` gradient.
 
+    Shapes:  rows, columns, inner and groups broadcast.
+    Units:   elements -> s.
+    Source:  ``linears_s``.
+    """
+    own = Linear(
+        rows=rows, columns=columns, inner=inner, direction=direction, dtype=dtype, in_bytes=in_bytes, groups=groups, grouped=grouped
+    )
+    return linears_s([own], device, constants)[0]
+
+
+def linears_s(asked: Sequence[Linear], device: Device, constants: Constants) -> list[Array]:
+    """Times of the products of linear layers, evaluated as rows of one block.
+
         forward (m, n, k);   input gradient (m, k, n);   weight gradient (n, k, m), FP32 output
 
-    Symbols: m rows (tokens), n columns (outputs), k inner (inputs); ``grouped``: one kernel of ``groups`` products.
-    Shapes:  rows, columns, inner and groups broadcast.
+    Symbols: m rows (tokens), n columns (outputs), k inner (inputs).
+    Shapes:  the products' fields and the constants broadcast, over all that are asked.
     Units:   elements -> s.
     Source:  layouts TN, NN, NT of a linear layer (docs/sources.md#gemm).
     """
-    m, n, k = rows, columns, inner
-    speed: Number = 1.0
-    out_bytes = 2.0
-    if direction == "input":
-        n, k = k, n
-    elif direction == "weight":
-        m, n, k = n, k, m
-        speed, out_bytes = constants.gemm_weight_gradient_ratio, 4.0
+    weight = constants.gemm_weight_gradient_ratio
+    rates = [unit_rate(device, constants, each.dtype, weight if each.direction == "weight" else 1.0) for each in asked]
+    fields = [(*each.sides, each.groups, rate) for each, rate in zip(asked, rates, strict=True)]
+    moved = [constants.gemm_setup_k, constants.gemm_wave_ratio, constants.memory_ratio, constants.grouped_gemm_ratio]
+    shapes = {np.shape(value) for value in moved}.union(*({np.shape(value) for value in own} for own in fields))
+    shape = np.broadcast_shapes(*shapes)
+    together = max(1, BLOCK // max(1, prod(shape)))
+    found: list[Array] = []
+    for begin in range(0, len(asked), together):
+        some, own = asked[begin : begin + together], fields[begin : begin + together]
+        if len(some) == 1:
+            found.append(_linears_s(some, own[0], device, constants))
+            continue
+        block = np.empty((len(own[0]), len(some), *shape))
+        for number, values in enumerate(own):
+            for field, value in enumerate(values):
+                block[field, number] = value
+        found += list(_linears_s(some, block, device, constants))
+    return found
+
+
+def _linears_s(asked: Sequence[Linear], fields: Iterable[Number], device: Device, constants: Constants) -> Array:
+    """Times of some products from their sides, groups and rates: of one its columns, of several as rows."""
+    m, n, k, groups, rate = (array(each) for each in fields)
+    moved = [(each.in_bytes, 4.0 if each.direction == "weight" else 2.0) for each in asked]
+    in_bytes, out_bytes = moved[0] if len(asked) == 1 else np.array(moved).T.reshape(2, -1, *(1,) * (m.ndim - 1))
+    times = _tiled_s(m, n, k, groups, rate, in_bytes, out_bytes, device=device, constants=constants)
+    grouped = [number for number, each in enumerate(asked) if each.grouped]
+    if len(grouped) == len(asked):
+        return _grouped_s(times, k, groups, rate, constants)
     if grouped:
-        return grouped_gemm_s(
-            m, n, k, groups=groups, device=device, constants=constants, dtype=dtype, in_bytes=in_bytes, out_bytes=out_bytes,
-            speed=speed,
-        )
-    return gemm_s(
-        m, n, k, count=groups, device=device, constants=constants, dtype=dtype, in_bytes=in_bytes, out_bytes=out_bytes, speed=speed
-    )
+        times[grouped] = _grouped_s(times[grouped], k[grouped], groups[grouped], rate[grouped], constants)
+    return times

@@ -14,7 +14,8 @@ from meshwright.perf.exchange import collective_host_s, context_s, tensor_s
 from meshwright.perf.expert_exchange import expert_s
 from meshwright.perf.messages import keeps_last_product
 from meshwright.perf.mixers import mixer_kernels
-from meshwright.perf.pieces import ATTENTION_CORE, Pieces, layer_pieces, product_s, products_of
+from meshwright.perf.pieces import ATTENTION_CORE, Pieces, layer_pieces, products_of
+from meshwright.perf.product_times import product_s
 from meshwright.perf.seconds import Seconds, seconds
 
 if TYPE_CHECKING:

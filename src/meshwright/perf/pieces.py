@@ -10,18 +10,20 @@ from msgspec import Struct
 from meshwright.perf.adapters import adapter_s
 from meshwright.perf.arrays import Array, array
 from meshwright.perf.attention import core_pairs, core_widths, flash_attention_s, index_flops, index_loss_flops, is_detached
-from meshwright.perf.corrections import core_ratios, product_ratio
+from meshwright.perf.corrections import core_ratios
 from meshwright.perf.elementwise import memory_bound_s
 from meshwright.perf.exchange import Beside
-from meshwright.perf.expert_exchange import imbalance_ratio
 from meshwright.perf.fallback import fallback_attention_s
-from meshwright.perf.gemm import gemm_s, linear_s
+from meshwright.perf.gemm import gemm_s
 from meshwright.perf.messages import keeps_last_product
 from meshwright.perf.mixers import chunk_flops
 from meshwright.perf.operators import LAST_PRODUCT, layer_products
+from meshwright.perf.product_times import accumulation_s, cast_s, products_s
 from meshwright.perf.widths import has_part, row_elements, row_exists
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from meshwright.domain.case import Case
     from meshwright.domain.measured import Direction
     from meshwright.domain.mixers import Mixer
@@ -53,72 +55,6 @@ class Pieces(Struct, frozen=True, kw_only=True):
     beside: tuple[Beside, Beside]
     """Of the mixing and of the feed-forward block, what their communication runs beside."""
     forward_of: dict[str, Array]
-
-
-def product_s(product: Product, case: Case, direction: Direction) -> Array:
-    """Time of one product in one direction: ``forward``, ``input`` gradient or ``weight`` gradient.
-
-        ``linear_s``, moved by what the cluster's profile measured of such products
-
-    Shapes:  the product's columns.
-    Units:   s.
-    Source:  ``perf.gemm.linear_s``, ``perf.corrections.product_ratio``.
-    """
-    precision, constants = case.training.precision, case.calibration.constants
-    dtype = precision.gemm_dtype if product.low_precision else precision.base_dtype
-    if not case.cluster.device.supports(dtype):
-        dtype = precision.base_dtype
-    in_bytes = precision.saved_input_bytes if product.low_precision else 2.0
-    time = linear_s(
-        product.rows, product.columns, product.inner, direction=direction, device=case.cluster.device, constants=constants,
-        dtype=dtype, in_bytes=in_bytes, groups=product.groups, grouped=product.grouped,
-    )
-    if product.ranks is not None:
-        return imbalance_ratio(case, product.groups * product.ranks, product.ranks) * time
-    measured = case.cluster.measured
-    if measured is None or not measured.products:
-        return time
-    return time * product_ratio(measured, product.rows, product.columns, product.inner, dtype=dtype, direction=direction)
-
-
-def accumulation_s(product: Product, case: Case) -> Array:
-    """Time to add the weight gradient of one product into the gradient buffer, where the GEMM does not do it.
-
-        q g n k over the memory bandwidth
-
-    Symbols: q ``accumulation_bytes``; g groups; n k weights of one group.
-    Shapes:  the product's columns.
-    Units:   s.
-    Source:  nanotron FP32GradientAccumulator; Megatron-Core fuses it (gradient_accumulation_fusion).
-    """
-    moved = case.implementation.accumulation_bytes * product.groups * product.columns * product.inner
-    return memory_bound_s(moved, case.cluster.device, case.calibration.constants)
-
-
-def cast_s(product: Product, case: Case) -> Array:
-    """Time to quantise the operands of one low-precision product, all three directions of a micro-batch.
-
-        3 q g [m (k + n) + k n] over the memory bandwidth;   fused experts: m h for m (k + n)
-
-    Symbols: q ``cast_passes``; g groups; m rows; k, n widths of input and output; h hidden. 3: two bytes read, one written. The
-             weights' k n only where the implementation ``casts_weights`` for every micro-batch.
-    Shapes:  the product's columns.
-    Units:   s.
-    Holds:   weights that are quantised once a step, with the optimizer, count nothing here.
-    Source:  Transformer Engine: module/linear.py casts input and output gradient, weights when is_first_microbatch.
-    """
-    precision, implementation = case.training.precision, case.implementation
-    if not (product.low_precision and precision.cast_passes):
-        return array(0.0)
-    width = product.inner + product.columns
-    if product.grouped and implementation.expert_fusion:
-        width = array(case.model.hidden)
-    elements = product.groups * product.rows * width
-    if implementation.casts_weights:
-        elements = elements + product.groups * product.inner * product.columns
-    if product.grouped:
-        elements = elements / case.calibration.constants.expert_memory_ratio
-    return memory_bound_s(3.0 * precision.cast_passes * elements, case.cluster.device, case.calibration.constants)
 
 
 def attention_core_s(kind: LayerKind, case: Case, shape: WorkShape) -> tuple[Array, Array]:
@@ -243,15 +179,15 @@ def ends_early(product: Product, kind: LayerKind, case: Case) -> bool:
     return last and case.implementation.checkpoints and not keeps_last_product(kind)
 
 
-def again_by_operator_s(products: tuple[Product, ...], case: Case) -> Array:
+def again_by_operator_s(products_forward: Sequence[Array]) -> Array:
     """Products that torchtitan's policy by operator runs again: every second, in the order of the forward.
 
-    Shapes:  the products' columns.
+    Shapes:  the columns of the products' forward times.
     Units:   s.
     Holds:   attention is kept; passes run again, too, and are the caller's.
     Source:  torchtitan/distributed/activation_checkpoint.py, ``_get_custom_policy``.
     """
-    return sum((product_s(each, case, "forward") for each in products[1::2]), start=array(0.0))
+    return sum(products_forward[1::2], start=array(0.0))
 
 
 def layer_pieces(kind: LayerKind, case: Case, shape: WorkShape, masking: tuple[Array, Array] | None = None) -> Pieces:
@@ -269,14 +205,16 @@ def layer_pieces(kind: LayerKind, case: Case, shape: WorkShape, masking: tuple[A
     products = products_of(kind, case, shape)
     windows = {part: [array(0.0)] * 3 for part in BLOCK_OF.values()}
     begun: set[str] = set()
-    for product in products:
-        once, behind = product_s(product, case, "forward"), product_s(product, case, "input")
+    directions: tuple[Direction, ...] = ("forward", "input") if frozen else ("forward", "input", "weight")
+    times = products_s([(product, direction) for direction in directions for product in products], case)
+    own = [*zip(*(times[begin : begin + len(products)] for begin in range(0, len(times), len(products) or 1)), strict=True)]
+    for product, (once, behind, *weights) in zip(products, own, strict=True):
         forward = forward + once
         input_gradient = input_gradient if product.detached else input_gradient + behind
         if not ends_early(product, kind, case):
             forward_of[product.module] = forward_of.get(product.module, array(0.0)) + once
-        weight = array(0.0) if frozen else product_s(product, case, "weight")
-        if not frozen:
+        weight = weights[0] if weights else array(0.0)
+        if weights:
             weight_gradient = weight_gradient + weight + accumulation_s(product, case)
         if (block := BLOCK_OF.get(product.part)) and product.name not in INDEXED:
             if block not in begun:
@@ -309,7 +247,7 @@ def layer_pieces(kind: LayerKind, case: Case, shape: WorkShape, masking: tuple[A
         behind = behind + memory_bound_s(row.backward_bytes * elements, device, constants, kind=row.kind)
         for module in row.modules:
             forward_of[module] = forward_of.get(module, array(0.0)) + once
-    forward_of[PER_OPERATOR] = again_by_operator_s(products, case) + ahead
+    forward_of[PER_OPERATOR] = again_by_operator_s(times[: len(products)]) + ahead
     adapter_forward, adapter_backward = adapter_s(kind, case, shape)
     ahead, behind = ahead + adapter_forward, behind + adapter_backward
     return Pieces(

@@ -17,8 +17,8 @@ from meshwright.perf.attention import attention_flops, core_pairs
 from meshwright.perf.layer import layer_time
 from meshwright.perf.operators import Product, layer_products, work_shape
 from meshwright.perf.parameters import layer_parameters
-from meshwright.perf.pieces import accumulation_s, product_s
 from meshwright.perf.placement import layer_groups
+from meshwright.perf.product_times import accumulation_s, product_s
 from meshwright.perf.seconds import Seconds, seconds
 
 if TYPE_CHECKING:

@@ -15,7 +15,8 @@ from meshwright.readers.architectures.positions import with_rotary
 from meshwright.readers.fields import Fields
 from meshwright.readers.limits import refuse_giants
 from meshwright.readers.names import require_name
-from meshwright.readers.safe import load_json, load_shipped, require_mapping
+from meshwright.readers.safe import load_json, require_mapping
+from meshwright.readers.shipped import load_shipped
 from meshwright.readers.towers import tower_of
 from meshwright.text import shown
 

@@ -31,18 +31,13 @@ MAX_DIGITS = 100
 """Characters of a number; none that means anything has as many."""
 _LONG_NUMBER = re.compile(rf"(?<![0-9A-Za-z_])(?:0[xXoObB][0-9a-fA-F_]{{{MAX_DIGITS},}}|[0-9][0-9_.:]{{{MAX_DIGITS},}})")
 
-_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""What makes plain values of YAML, in C where PyYAML was built with it."""
 
 
 def load_yaml(path: Path | str) -> object:
     """The one document of a YAML file, as plain dictionaries, lists and scalars."""
     return parse_yaml(read_text(path), where=str(path))
-
-
-def load_shipped(path: Path) -> object:
-    """The one document of a YAML file of this package, read once: its own are held to what ``load_yaml`` refuses by a test."""
-    document: object = yaml.load(path.read_bytes(), Loader=_Loader)
-    return document
 
 
 def load_json(path: Path | str, *, unknown: bool = False) -> object:
@@ -122,8 +117,8 @@ def parse_yaml(text: str, where: str = "", *, twice: Twice | None = None) -> obj
     """
     refuse_long_numbers(text, where)
     try:
-        _check_events(yaml.parse(text, Loader=_Loader), where)
-        loader = _Loader(text)
+        _check_events(yaml.parse(text, Loader=Loader), where)
+        loader = Loader(text)
         try:
             node = loader.get_single_node()
             if node is None:

@@ -13,7 +13,7 @@ from meshwright.domain.observed import Place, Sign
 from meshwright.readers.clock import at_s
 from meshwright.readers.lines import Line
 from meshwright.readers.pairs import number
-from meshwright.readers.safe import load_shipped
+from meshwright.readers.shipped import load_shipped
 from meshwright.value import Value
 
 LONGEST = 400

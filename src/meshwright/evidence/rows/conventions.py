@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from meshwright.catalog.device_sheet import device_names
 from meshwright.evidence.rows.said import Said
-from meshwright.readers.safe import load_shipped
+from meshwright.readers.shipped import load_shipped
 from meshwright.readers.structure import make_converter, structure
 from meshwright.value import Value
 

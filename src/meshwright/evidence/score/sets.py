@@ -7,7 +7,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from meshwright.readers.safe import load_shipped, require_mapping
+from meshwright.readers.safe import require_mapping
+from meshwright.readers.shipped import load_shipped
 from meshwright.readers.structure import make_converter, structure
 from meshwright.value import Value
 

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
-from msgspec import Struct, structs
+from msgspec import Struct, field, structs
 
 from meshwright.perf.schedules.dependencies import operations
+from meshwright.perf.schedules.levels import Lanes, levels_of
 from meshwright.perf.schedules.transfers import lines_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from meshwright.perf.schedules.dependencies import Operations
     from meshwright.perf.schedules.operations import Order
     from meshwright.perf.schedules.values import Bools, Floats, Ints
 
 
-UNKNOWN = -2
-"""Level of a node that was not reached yet."""
+MOST_KEPT = 64
+"""Graphs that are kept for the next call, those that were built last."""
 
 
 class Graph(Struct, frozen=True, kw_only=True, eq=False):
@@ -31,7 +33,7 @@ class Graph(Struct, frozen=True, kw_only=True, eq=False):
     it comes from another stage.
     `place`: row in the durations, [kind stage chunk] flattened, then nothing, then a transfer; `second_place`: of the other half
     of a pair.
-    `stage`: of each node; `levels`: bounds of the levels; `last`: last node of each stage.
+    `stage`: of each node; `bounds`: of the levels; `last`: last node of each stage.
     `node`: of each operation; `second`: whether the operation is the second of a pair.
     """
 
@@ -43,10 +45,15 @@ class Graph(Struct, frozen=True, kw_only=True, eq=False):
     remote: Floats
     place: Ints
     second_place: Ints
-    levels: tuple[tuple[int, int], ...] = ()
+    bounds: Ints = field(default_factory=lambda: np.zeros(1, dtype=np.int64))
     node: Ints
     second: Bools
     last: Ints
+
+    @property
+    def levels(self) -> tuple[tuple[int, int], ...]:
+        """Where each level begins and ends."""
+        return tuple(pairwise(self.bounds.tolist()))
 
     @property
     def joint(self) -> bool:
@@ -54,7 +61,9 @@ class Graph(Struct, frozen=True, kw_only=True, eq=False):
         return len(self.needs) > 1
 
 
-@lru_cache(maxsize=32)
+_kept: dict[tuple[Order, bool], Graph] = {}
+
+
 def graph_of(order: Order, *, rendezvous: bool = False) -> Graph:
     """The graph of an order, kept for the next call; with `rendezvous`, transfers are nodes on the lines of both their stages.
 
@@ -67,14 +76,38 @@ def graph_of(order: Order, *, rendezvous: bool = False) -> Graph:
     >>> graph_of(order_gpipe(2, 1)).levels
     ((0, 1), (1, 2), (2, 3), (3, 4))
     """
+    return graphs_of([order], rendezvous=rendezvous)[0]
+
+
+def graphs_of(orders: Sequence[Order], *, rendezvous: bool = False) -> list[Graph]:
+    """The graphs of several orders, of which those that are not known are sorted into levels together.
+
+    Shapes:  Orders -> Graphs.
+    Units:   counts.
+    Source:  ``graph_of``.
+    """
+    known = {order: _kept.get((order, rendezvous)) for order in orders}
+    found = {order: graph for order, graph in known.items() if graph is not None}
+    new = [order for order in known if order not in found]
+    unsorted = [_with_transfers(order) if rendezvous else _nodes(order) for order in new]
+    for order, (graph, _), level in zip(new, unsorted, levels_of([lanes for _, lanes in unsorted]), strict=True):
+        found[order] = _kept[order, rendezvous] = _by_level(graph, level)
+    for old in list(_kept)[: max(0, len(_kept) - MOST_KEPT)]:
+        _kept.pop(old, None)
+    return [found[order] for order in orders]
+
+
+def _operations(order: Order) -> Operations:
+    """The operations of an order, read-only."""
     ops = operations(order)
     for each in (ops.stage, ops.chunk, ops.microbatch, ops.kind):
         each.flags.writeable = False
-    return _by_level(_with_transfers(order, ops) if rendezvous else _nodes(order, ops))
+    return ops
 
 
-def _nodes(order: Order, ops: Operations) -> Graph:
+def _nodes(order: Order) -> tuple[Graph, Lanes]:
     """Operations and pairs as nodes, stage by stage; -1 is nothing."""
+    ops = _operations(order)
     second = np.concatenate(([False], ops.paired[:-1]))
     head = np.flatnonzero(~second)
     tail = np.where(ops.paired[head], head + 1, -1)
@@ -85,12 +118,13 @@ def _nodes(order: Order, ops: Operations) -> Graph:
     awaited = np.stack([ops.needs[head], np.where(tail >= 0, ops.needs[tail], -1)])[:rows]
     remote = np.stack([ops.remote[head], (tail >= 0) & ops.remote[tail]])[:rows]
     sends = ops.sends[head] | ((tail >= 0) & ops.sends[tail])
+    needs = np.where(awaited >= 0, node[awaited], -1)
     place, nothing = _places(order, ops)
-    return Graph(
+    graph = Graph(
         operations=ops,
         stage=stage,
         previous=previous,
-        needs=np.where(awaited >= 0, node[awaited], -1),
+        needs=needs,
         sent=((previous >= 0) & sends[previous]).astype(np.float64),
         remote=remote.astype(np.float64),
         place=place[head],
@@ -99,10 +133,12 @@ def _nodes(order: Order, ops: Operations) -> Graph:
         second=second,
         last=node[ops.first[1:] - 1],
     )
+    return graph, Lanes(needs=needs, nodes=np.arange(stage.size), lengths=np.bincount(stage).tolist())
 
 
-def _with_transfers(order: Order, ops: Operations) -> Graph:
+def _with_transfers(order: Order) -> tuple[Graph, Lanes]:
     """Operations as nodes, and behind them transfers, which follow what stands before them on both lines."""
+    ops = _operations(order)
     if ops.paired.any():
         raise ValueError(f"schedule {order.name!r} runs operations in pairs; their transfers have no place of their own.")
     total = ops.kind.size
@@ -112,11 +148,13 @@ def _with_transfers(order: Order, ops: Operations) -> Graph:
     stage = np.concatenate((ops.stage, ops.stage[receivers]))
     previous, needs = np.full((2, stage.size), -1)
     needs[:total] = np.where(ops.remote, -1, ops.needs)
-    for at, line in enumerate(lines_of(order, ops)):
-        for before, item in pairwise(number[line].tolist()):
+    lines = [number[line] for line in lines_of(order, ops)]
+    for at, line in enumerate(lines):
+        for before, item in pairwise(line.tolist()):
             (previous if stage[item] == at else needs)[item] = before
+    lanes = [line[stage[line] == at] for at, line in enumerate(lines)]
     place, nothing = _places(order, ops)
-    return Graph(
+    graph = Graph(
         operations=ops,
         stage=stage,
         previous=previous,
@@ -129,6 +167,7 @@ def _with_transfers(order: Order, ops: Operations) -> Graph:
         second=np.zeros(total, dtype=np.bool_),
         last=ops.first[1:] - 1,
     )
+    return graph, Lanes(needs=np.vstack((previous, needs)), nodes=np.concatenate(lanes), lengths=[each.size for each in lanes])
 
 
 def _places(order: Order, ops: Operations) -> tuple[Ints, int]:
@@ -137,9 +176,8 @@ def _places(order: Order, ops: Operations) -> tuple[Ints, int]:
     return place, 4 * order.num_stages * order.num_chunks
 
 
-def _by_level(graph: Graph) -> Graph:
-    """Sort the nodes of a graph into levels, and turn their numbers into rows."""
-    level = _levels(np.vstack((graph.previous, graph.needs)), graph.stage)
+def _by_level(graph: Graph, level: Ints) -> Graph:
+    """The nodes of a graph sorted by their levels, their numbers turned into rows."""
     sequence = np.argsort(level, kind="stable")
     row = np.zeros(level.size + 1, dtype=np.int64)
     row[sequence] = np.arange(1, level.size + 1)
@@ -153,47 +191,7 @@ def _by_level(graph: Graph) -> Graph:
         remote=graph.remote[:, sequence],
         place=graph.place[sequence],
         second_place=graph.second_place[sequence],
-        levels=tuple(pairwise(bounds.tolist())),
+        bounds=bounds,
         node=row[graph.node] - 1,
         last=row[graph.last] - 1,
     )
-
-
-def _levels(before: Ints, stage: Ints) -> Ints:
-    """Longest number of steps from the beginning to every node, given its predecessors (-1: none), that on its stage first.
-
-    Stages are followed as far as nothing that they await is missing; who waits goes on when it is there.
-    """
-    previous, *needs = before.tolist()
-    (later,) = np.nonzero(before[0] >= 0)
-    following = np.full(len(stage), -1)
-    following[before[0][later]] = later
-    after: list[int] = following.tolist()
-    level = [UNKNOWN] * len(after) + [-1]  # the last is that of nothing, whose number is -1
-    waiting: dict[int, list[int]] = {}
-    for node in later[following[before[0][later]] != later].tolist():  # a transfer stands before nodes of both its stages
-        waiting.setdefault(previous[node], []).append(node)
-    ready: list[int] = np.flatnonzero(before[0] < 0).tolist()
-    while ready:
-        node = ready.pop()
-        reached = level[previous[node]]
-        while node >= 0:
-            for need in needs:
-                earlier = level[need[node]]
-                if earlier > reached:
-                    reached = earlier
-                elif earlier == UNKNOWN:
-                    waiting.setdefault(need[node], []).append(node)
-                    break
-            else:
-                reached += 1
-                level[node] = reached
-                if node in waiting:
-                    ready += waiting.pop(node)
-                node = after[node]
-                continue
-            break
-    del level[-1]
-    stuck = sorted({int(stage[node]) for node, reached in enumerate(level) if reached == UNKNOWN})
-    assert not stuck, f"deadlock: stages {stuck} wait for each other"
-    return np.array(level, dtype=np.int64)

@@ -66,8 +66,11 @@ def held_vectors(order: Order, *, until_weight: bool = False) -> tuple[Ints, ...
     after = np.cumsum((own & forward[:, None]).astype(np.int64) - loss, axis=0)
     stops = np.cumsum([len(ops) for ops in order.stages])
     before = np.concatenate([np.zeros((1, order.num_chunks), dtype=np.int64), after[stops[:-1] - 1]])
-    parts = zip(np.split(after + loss, stops[:-1]), np.split(forward, stops[:-1]), before, strict=True)
-    return tuple(_largest(held[starts] - behind) for held, starts, behind in parts)
+    follows = np.append(forward[1:], False)
+    follows[stops - 1] = False
+    fullest = forward & ~follows  # a stage holds more once it has run the forward that follows
+    parts = zip(np.split(after + loss, stops[:-1]), np.split(fullest, stops[:-1]), before, strict=True)
+    return tuple(_largest(held[moments] - behind) for held, moments, behind in parts)
 
 
 def _largest(held: Ints) -> Ints:
@@ -80,7 +83,7 @@ def _largest(held: Ints) -> Ints:
         while left.size > COMPARED:  # nothing that is left covers the one of the largest total
             kept.append(int(left[np.argmax(rows[left].sum(axis=1))]))
             left = left[(rows[left] > rows[kept[-1]]).any(axis=1)]
-        covered = (rows[left][None, :, :] >= rows[left][:, None, :]).all(axis=2)
+        covered = np.logical_and.reduce([each >= each[:, None] for each in rows[left].T])
         largest = rows[sorted([*kept, *left[covered.sum(axis=1) == 1].tolist()])]
     largest.flags.writeable = False
     return largest

@@ -1,5 +1,7 @@
 """Interleaved 1F1B: each stage holds V chunks, so the pipeline fills in 1/V of the time."""
 
+from functools import lru_cache
+
 import numpy as np
 
 from meshwright.perf.schedules.microbatch_group import microbatch_group
@@ -26,6 +28,12 @@ def order_interleaved(num_stages: int, num_microbatches: int, *, num_chunks: int
     """
     require_counts(num_stages, num_microbatches, num_chunks)
     size = int(microbatch_group(num_stages, num_microbatches)) if group is None else group
+    return _spelled(num_stages, num_microbatches, num_chunks, size)
+
+
+@lru_cache(maxsize=64)
+def _spelled(num_stages: int, num_microbatches: int, num_chunks: int, size: int) -> Order:
+    """The order with groups of a size, kept: what asks for it by another way gets the same one."""
     return order_in_rounds(
         "interleaved",
         num_stages,

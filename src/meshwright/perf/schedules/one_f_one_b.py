@@ -1,5 +1,8 @@
 """1F1B: warm up with one forward per stage below, then alternate one forward, one backward."""
 
+from functools import lru_cache
+from itertools import chain
+
 import numpy as np
 
 from meshwright.perf.schedules.operations import (
@@ -13,6 +16,7 @@ from meshwright.perf.schedules.operations import (
 from meshwright.perf.schedules.values import Count, Floats, Ints, Value, floats, ints
 
 
+@lru_cache(maxsize=64)
 def order_1f1b(num_stages: int, num_microbatches: int) -> Order:
     """Megatron's non-interleaved schedule: P - i - 1 forwards, then forward, backward, then drain.
 
@@ -26,15 +30,14 @@ def order_1f1b(num_stages: int, num_microbatches: int) -> Order:
     ((0, 0, 0), (1, 0, 0), (0, 1, 0), (1, 1, 0))
     """
     require_counts(num_stages, num_microbatches)
+    forwards: list[Operation] = [(FORWARD, m, 0) for m in range(num_microbatches)]
+    backwards: list[Operation] = [(BACKWARD, m, 0) for m in range(num_microbatches)]
     stages: list[tuple[Operation, ...]] = []
     for stage in range(num_stages):
         warmup = min(num_stages - stage - 1, num_microbatches)
         steady = num_microbatches - warmup
-        ops: list[Operation] = [(FORWARD, m, 0) for m in range(warmup)]
-        for m in range(steady):
-            ops += [(FORWARD, m + warmup, 0), (BACKWARD, m, 0)]
-        ops += [(BACKWARD, m, 0) for m in range(steady, num_microbatches)]
-        stages.append(tuple(ops))
+        pairs = zip(forwards[warmup:], backwards[:steady], strict=True)
+        stages.append((*forwards[:warmup], *chain.from_iterable(pairs), *backwards[steady:]))
     return Order(
         name="1f1b",
         num_microbatches=num_microbatches,

@@ -51,7 +51,7 @@ class Order(Struct, frozen=True, kw_only=True):
         return np.array(self.virtual_stage, dtype=np.int64)
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=32)
 def flattened(order: Order) -> Ints:
     """The operations of an order, stage by stage, each stage in its own order; kept for those that ask next.
 

@@ -73,7 +73,7 @@ def simulate(
     shape = (order.num_stages, order.num_chunks)
     table = durations(shape, forward_s, backward_input_s, backward_weight_s, hop_s)
     wires = _wires(graph, hop_s, blocking=blocking)
-    first = _begins(ends(wires, table), wires.rows, wires.delays)[graph.node, 0]
+    first = _begins(ends(wires, table), _waits(wires), 0, len(wires.place))[graph.node, 0]
     duration = table[np.where(graph.second, graph.second_place[graph.node], graph.place[graph.node]), 0]
     start = first + np.where(graph.second, np.roll(duration, 1), 0.0)
     end = start + duration
@@ -157,10 +157,10 @@ def ends(wires: Wires, table: Floats) -> Floats:
     found = np.empty((wires.place.size + 1, table.shape[1]))
     found[0] = 0.0
     np.take(table, wires.place, axis=0, out=found[1:], mode="clip")
-    rows, delays, second = wires.rows, wires.delays, wires.second_place
+    waits, second = _waits(wires), wires.second_place
     for start, stop in wires.levels:
         here = found[start + 1 : stop + 1]
-        here += _begins(found, rows[:, start:stop], None if delays is None else delays[:, start:stop])
+        here += _begins(found, waits, start, stop)
         if second is not None:
             here += table[second[start:stop]]
     return found
@@ -175,10 +175,21 @@ def _wires(graph: Graph, hop_s: float, *, blocking: bool = False) -> Wires:
     )
 
 
-def _begins(found: Floats, rows: Ints, delays: Floats | None) -> Floats:
+def _waits(wires: Wires) -> list[tuple[Ints, Floats | None]]:
+    """Rows of end times that nodes wait for, thing by thing, and how much later each is there; None: at once."""
+    delays: list[Floats | None] = [None] * len(wires.rows)
+    if wires.delays is not None:
+        delays = [each if each.any() else None for each in wires.delays]
+    return list(zip(wires.rows, delays, strict=True))
+
+
+def _begins(found: Floats, waits: list[tuple[Ints, Floats | None]], start: int, stop: int) -> Floats:
     """When some nodes begin: as soon as their stage is free and what they await has arrived."""
-    there = found.take(rows, axis=0)
-    if delays is not None:
-        there += delays
-    begin: Floats = np.maximum.reduce(there, axis=0)
+    begin: Floats | None = None
+    for row, delay in waits:
+        there = found.take(row[start:stop], axis=0)
+        if delay is not None:
+            there += delay[start:stop]
+        begin = there if begin is None else np.maximum(begin, there, out=begin)
+    assert begin is not None, "a stage has a line"
     return begin

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from meshwright.perf.schedules.graph import graph_of
+from meshwright.perf.schedules.graph import graphs_of
 from meshwright.perf.schedules.simulation import Wires, durations, ends
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def makespans_of(pipelines: Sequence[Pipeline]) -> list[Floats]:
     >>> [each.tolist() for each in makespans_of(some)]
     [[15.0], [27.0]]
     """
-    graphs = [graph_of(each.order) for each in pipelines]
+    graphs = graphs_of([each.order for each in pipelines])
     tables = [
         durations(
             (each.order.num_stages, each.order.num_chunks), each.forward_s, each.backward_input_s, each.backward_weight_s,
@@ -65,7 +65,7 @@ def makespans_of(pipelines: Sequence[Pipeline]) -> list[Floats]:
 
 def _turns(graphs: Sequence[Graph], columns: Sequence[int]) -> list[list[int]]:
     """Pipelines that run side by side: those with about as many columns, the longest first."""
-    order = sorted(range(len(graphs)), key=lambda number: (columns[number], -len(graphs[number].levels), number))
+    order = sorted(range(len(graphs)), key=lambda number: (columns[number], -len(graphs[number].bounds), number))
     turns: list[list[int]] = []
     nodes = most = 0
     for number in order:
@@ -103,7 +103,7 @@ def _side_by_side(graphs: Sequence[Graph], lengths: Sequence[int]) -> tuple[Wire
 
     ``lengths``: rows of the durations of each, which stand one below the other.
     """
-    bounds = [np.array((0, *(stop for _, stop in graph.levels))) for graph in graphs]
+    bounds = [graph.bounds for graph in graphs]
     sizes = np.zeros((max(map(len, bounds)) - 1, len(graphs)), dtype=np.int64)
     for number, bound in enumerate(bounds):
         sizes[: len(bound) - 1, number] = np.diff(bound)

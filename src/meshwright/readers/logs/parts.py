@@ -11,7 +11,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
-from meshwright.readers.safe import load_shipped
+from meshwright.readers.shipped import load_shipped
 
 PARTS = (
     "data", "forward", "backward", "forward_backward", "receive", "send", "embedding_reduce", "gradient_reduce", "parameter_gather",

@@ -111,7 +111,7 @@ def problems_of(case: Case, features: Features, asked: Sequence[tuple[Layout, Ch
     """
     groups: defaultdict[Settings, list[int]] = defaultdict(list)
     for number, (layout, _) in enumerate(asked):
-        groups[structs.replace(settings_of(layout), treatments=())].append(number)
+        groups[structs.replace(settings_of(layout), treatments=(), schedule="")].append(number)
     found: dict[int, BalanceProblem] = {}
     for settings, members in groups.items():
         own = with_kernels(case, compiled=settings.compiled, attention=settings.attention)

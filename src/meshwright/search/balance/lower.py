@@ -11,8 +11,6 @@ from meshwright.perf.schedules import BACKWARD, BACKWARD_INPUT, FORWARD, WEIGHT,
 from meshwright.search.balance.times import ChunkTimes, Shape, order_of, positions, shape_of, short_microbatches
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from numpy.typing import NDArray
 
     from meshwright.domain.balance import BalanceProblem
@@ -21,61 +19,55 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 
-def pipeline_rows(problem: BalanceProblem | Shape) -> Iterator[tuple[Floats, int]]:
+def pipeline_rows(problem: BalanceProblem | Shape) -> tuple[Floats, Ints]:
     """Coefficients of linear lower bounds of the pipeline's time, and how many hops each crosses.
 
         C_s = forwards before the first operation of s + all work of s + input gradients after its last backward
         D_s = all forwards + input gradients that come back to s + all work of s from its first backward on + the same end
 
-    Shapes:  rows ``[forward | input gradient | weight gradient, place]``, two per stage; places in the model's order.
+    Shapes:  rows ``[bound, forward | input gradient | weight gradient, place]``, two per stage; places in the model's order.
     Holds:   any schedule whose stages keep their order, any times: the first operation waits for what it needs, a stage does one
              thing at a time, and what it returns last must still reach the first place.
     Source:  the path and resource bounds of a flow shop; for uniform 1F1B D_s is (m + P - 1)(F + B), which is exact.
     """
-    places = positions(problem)
-    few = short_microbatches(problem)
+    places, few = positions(problem), short_microbatches(problem)
     order = order_of(problem, few)
-    more = problem.microbatches - few
-    index = {place: number for number, place in enumerate(places)}
+    stages, every = np.arange(problem.stages), np.arange(len(places))
     stage_of = np.array([stage for _, stage in places])
+    own = np.empty((problem.stages, problem.chunks), dtype=np.int64)
+    own[stage_of, [chunk for chunk, _ in places]] = every
     crossings = np.concatenate(([0], np.cumsum(np.diff(stage_of) != 0)))
-    splits = any(kind == BACKWARD_INPUT for kind, _, _ in order.stages[-1])
-    stops = np.cumsum([len(operations) for operations in order.stages])
-    for stage, operations in enumerate(np.split(flattened(order), stops[:-1])):
-        own = [index[chunk, stage] for chunk in range(problem.chunks)]
-        begin = index[int(operations[0, 2]), stage]
-        back = np.flatnonzero((operations[:, 0] == BACKWARD) | (operations[:, 0] == BACKWARD_INPUT))
-        last = index[int(operations[back[-1], 2]), stage]
-        ends_with_weight = bool(back[-1] < len(operations) - 1)
-        whole = _work(operations, own, len(places))
-        whole[:, own] += more
-        until = np.zeros((3, len(places)))
-        if not ends_with_weight:
-            until[1, :last] += 1.0
-            until[2, :last] += 0.0 if splits else 1.0
-        first = np.zeros((3, len(places)))
-        first[0, :begin] += 1.0
-        tail_hops = 0 if ends_with_weight else int(crossings[last])
-        yield first + whole + until, int(crossings[begin]) + tail_hops
 
-        returned = index[int(operations[back[0], 2]), stage]
-        path = np.zeros((3, len(places)))
-        path[0] += 1.0
-        path[1, returned + 1 :] += 1.0
-        path[2, returned + 1 :] += 0.0 if splits else 1.0
-        rest = _work(operations[back[0] :], own, len(places))
-        rest[:, own] += more
-        hops = int(crossings[-1]) + int(crossings[-1] - crossings[returned]) + tail_hops
-        yield path + rest + until, hops
+    lengths = np.array([len(operations) for operations in order.stages])
+    stops = np.cumsum(lengths)
+    stage, (kind, _, chunk) = np.repeat(stages, lengths), flattened(order).T
+    back = np.flatnonzero((kind == BACKWARD) | (kind == BACKWARD_INPUT))
+    returns = np.searchsorted(stage[back], stages)  # the first backward of each stage
+    first, last = back[returns], back[np.append(returns[1:], back.size) - 1]
+    begin, returned, end = (own[stages, chunk[each]] for each in (stops - lengths, first, last))
+    waits = last < stops - 1  # for a weight gradient: nothing is returned behind it
+    split = 0.0 if (kind[stops[-1] - lengths[-1] :] == BACKWARD_INPUT).any() else 1.0
 
+    def work(chosen: Ints) -> Floats:
+        """How often the chunks of each stage run a forward, an input gradient and a weight gradient among operations."""
+        at = (stage[chosen] * 4 + kind[chosen]) * problem.chunks + chunk[chosen]
+        number = np.bincount(at, minlength=4 * own.size).reshape(problem.stages, 4, problem.chunks)
+        total = np.zeros((problem.stages, 3, len(places)))
+        each = (number[:, FORWARD], number[:, BACKWARD] + number[:, BACKWARD_INPUT], number[:, BACKWARD] + number[:, WEIGHT])
+        total[stages[:, None, None], np.arange(3)[:, None], own[:, None]] = np.stack(each, axis=1) + problem.microbatches - few
+        return total
 
-def _work(operations: Ints, own: list[int], places: int) -> Floats:
-    """How often each chunk's forward, input gradient and weight gradient stand among operations."""
-    kind, _, chunk = operations.T
-    number = np.bincount(kind * len(own) + chunk, minlength=4 * len(own)).reshape(4, len(own))
-    total = np.zeros((3, places))
-    total[:, own] = number[FORWARD], number[BACKWARD] + number[BACKWARD_INPUT], number[BACKWARD] + number[WEIGHT]
-    return total
+    whole = np.arange(kind.size)
+    rows = np.stack((work(whole), work(whole[whole >= first[stage]])), axis=1)
+    home, behind = (every < end[:, None]) & ~waits[:, None], every > returned[:, None]
+    rows[:, 0, 0] += every < begin[:, None]
+    rows[:, 1, 0] += 1.0
+    gradients = np.stack((home, home.astype(np.float64) + behind), axis=1)
+    rows[:, :, 1] += gradients
+    rows[:, :, 2] += split * gradients
+    tail = np.where(waits, 0, crossings[end])
+    hops = np.stack((crossings[begin] + tail, 2 * crossings[-1] - crossings[returned] + tail), axis=1)
+    return rows.reshape(-1, 3, len(places)), hops.ravel()
 
 
 def bound_rows(problem: BalanceProblem) -> tuple[Floats, Floats]:
@@ -87,8 +79,8 @@ def bound_rows(problem: BalanceProblem) -> tuple[Floats, Floats]:
 @lru_cache(maxsize=64)
 def _rows(shape: Shape) -> tuple[Floats, Floats]:
     """Coefficients, and numbers of hops: the same for all that pipelines of a shape may hold."""
-    rows = list(pipeline_rows(shape))
-    return np.stack([amounts.ravel() for amounts, _ in rows]), np.array([hops for _, hops in rows], dtype=np.float64)
+    rows, hops = pipeline_rows(shape)
+    return rows.reshape(len(rows), -1), hops.astype(np.float64)
 
 
 def lower_bounds(problem: BalanceProblem, times: ChunkTimes) -> Floats:

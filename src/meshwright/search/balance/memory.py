@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Counts = NDArray[np.int64]
 
+CELLS = 2**16
+"""Moments of stages times placements that are evaluated at once: so many stay in the caches."""
+
 
 def held(problem: BalanceProblem) -> tuple[Floats, ...]:
     """For each stage the numbers of micro-batches that its chunks hold at once, ``[vector, chunk]``: the largest combinations.
@@ -25,14 +28,32 @@ def held(problem: BalanceProblem) -> tuple[Floats, ...]:
     Source:  ``perf.schedules.held_vectors`` of the schedule's order; what is in flight does not grow after a few rounds, but in
              GPipe, which holds all.
     """
+    return _held(_shape(problem))
+
+
+def _shape(problem: BalanceProblem) -> Shape:
+    """The shape of a pipeline that holds what a problem's does."""
     m = problem.microbatches if problem.schedule == "gpipe" else short_microbatches(problem)
-    return _held(problem.schedule, problem.stages, m, problem.chunks, problem.sequence_splits)
+    return Shape(problem.schedule, problem.stages, m, problem.chunks, problem.sequence_splits)
 
 
 @lru_cache(maxsize=64)
-def _held(schedule: str, stages: int, microbatches: int, chunks: int, splits: int) -> tuple[Floats, ...]:
-    order = order_of(Shape(schedule, stages, microbatches, chunks, splits))
-    return tuple(np.asarray(each, dtype=np.float64) for each in held_vectors(order, until_weight=True))
+def _held(shape: Shape) -> tuple[Floats, ...]:
+    return tuple(np.asarray(each, dtype=np.float64) for each in held_vectors(order_of(shape), until_weight=True))
+
+
+def _moments(problem: BalanceProblem) -> Floats:
+    """``held`` of all stages in one array, ``[stage, vector, chunk]``; a stage with fewer vectors holds nothing in the others."""
+    return _stacked(_shape(problem))
+
+
+@lru_cache(maxsize=64)
+def _stacked(shape: Shape) -> Floats:
+    vectors = _held(shape)
+    found = np.zeros((shape.stages, max(map(len, vectors)), shape.chunks))
+    for stage, own in enumerate(vectors):
+        found[stage, : len(own)] = own
+    return found
 
 
 def static_table(problem: BalanceProblem) -> Floats:
@@ -115,7 +136,7 @@ def kept_memory(problem: BalanceProblem, counts: Counts) -> Floats:
         most = np.concatenate(held(problem))
         flying = most.reshape(-1, *(1,) * (activation.ndim - 2)) * activation[0]
     else:
-        flying = np.stack([_fullest(vectors, activation[:, stage]) for stage, vectors in enumerate(held(problem))])
+        flying = _fullest(_moments(problem), activation)
     return np.asarray(static + flying + fixed_memory(problem).reshape(-1, *(1,) * (static.ndim - 1)))
 
 
@@ -129,6 +150,14 @@ def excess(problem: BalanceProblem, memory: Floats) -> Floats:
     return np.asarray(np.where(over > 1e-9 * np.maximum(np.abs(bounds), 1.0), over, 0.0).sum(axis=0))
 
 
-def _fullest(vectors: Floats, activation: Floats) -> Floats:
-    """The most that a stage's micro-batches in flight hold at any moment."""
-    return np.asarray(np.einsum("hv,v...->h...", vectors, activation).max(axis=0))
+def _fullest(moments: Floats, activation: Floats) -> Floats:
+    """The most that stages' micro-batches in flight hold at any moment, some stages at once.
+
+    Shapes:  ``[stage, vector, chunk]``, ``[chunk, stage(, placement)]`` -> ``[stage(, placement)]``.
+    """
+    together = max(1, CELLS // max(1, moments.shape[1] * activation[0, 0].size))
+    found = [
+        np.einsum("shv,vs...->sh...", moments[begin : begin + together], activation[:, begin : begin + together]).max(axis=1)
+        for begin in range(0, len(moments), together)
+    ]
+    return found[0] if len(found) == 1 else np.concatenate(found)

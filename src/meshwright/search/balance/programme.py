@@ -213,7 +213,7 @@ class Programme:
         pipeline = rows.variable(0.0, None)
         rows.cost[pipeline] = 1.0
         tables = (forward, backward - weight, weight)
-        for amounts, hops in pipeline_rows(problem):
+        for amounts, hops in zip(*pipeline_rows(problem), strict=True):
             row: Expression = {pipeline: -1.0}
             for table, amount in zip(tables, amounts, strict=True):
                 for place in np.flatnonzero(amount).tolist():
