@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from functools import cache
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -24,12 +25,20 @@ from meshwright.estimate.evaluate import evaluate
 from meshwright.estimate.many import evaluate_many
 from meshwright.estimate.rank import rank_figures
 from meshwright.estimate.single import estimate
+from meshwright.perf.collectives import OfTensor
 from meshwright.perf.messages import replicated_gradients
 from meshwright.perf.pieces import layer_pieces
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from meshwright.domain.mesh import Group
+    from meshwright.perf.arrays import Array, Number
 
 pytest.importorskip("torch")
 
 REFERENCE = implementation("reference")
+OPERATIONS = ("all_gather", "reduce_scatter", "all_reduce", "all_to_all")
 NOTHING = Overlap(gradient_reduce=False, parameter_gather=False, point_to_point=False)
 WIDE = replace(DENSE, name="wide", kinds=(replace(DENSE.kinds[0], attention=replace(DENSE.attention, num_heads=16)),))
 FOUR = replace(NO_SHARED.kinds[0], feed_forward=replace(NO_SHARED.feed_forward, num_experts=4))
@@ -169,9 +178,8 @@ def test_the_time_model_counts_the_bytes_that_a_rank_sends(layout: Layout, monke
     norms = (DENSE.kinds[0], DENSE.kinds[0], None)
     partial = (each for kind in norms for each in replicated_gradients(DENSE, kind, shape, element_bytes=4))
     left_out = layout.num_microbatches * sum(each.payload_bytes for each in partial)
-    for operation in ("all_gather", "reduce_scatter", "all_reduce", "all_to_all"):
-        for other in ("all_gather", "reduce_scatter", "all_reduce", "all_to_all"):
-            _price(monkeypatch, other, 1.0 if other == operation else 0.0)
+    for operation in OPERATIONS:
+        _price(monkeypatch, operation)
         said = float(evaluate(case, layout).time.step_s)
         sent = rank_figures(replace(case, implementation=implementation("torch-eager")), layout, 0).messages
         wanted = float(sum(each.payload_bytes for each in sent if each.operation.replace("-", "_") == operation))
@@ -190,10 +198,20 @@ def test_columns_of_layouts_say_what_each_alone_says_to_the_last_bits() -> None:
     assert reserved.tolist() == pytest.approx([float(each.memory.reserved_bytes.max()) for each in alone], rel=1e-14)
 
 
-def _price(monkeypatch: pytest.MonkeyPatch, operation: str, second_per_byte: float) -> None:
-    def seconds(payload_bytes: object, group: object, *_: object, **__: object) -> object:
-        several = np.asarray(group.ranks) > 1.0  # type: ignore[attr-defined]
-        return np.where(several, second_per_byte * np.asarray(payload_bytes, dtype=np.float64), 0.0)
+def _price(monkeypatch: pytest.MonkeyPatch, priced: str) -> None:
+    """One operation takes a second a byte, the others nothing."""
+
+    def of(operation: str) -> Callable[..., Array]:
+        def seconds(payload_bytes: Number, group: Group, *_: object, **__: object) -> Array:
+            costs = (np.asarray(group.ranks) > 1.0) & (operation == priced)
+            return np.where(costs, np.asarray(payload_bytes, dtype=np.float64), 0.0)
+
+        return seconds
+
+    def of_tensor_s(*sent: Any) -> OfTensor:
+        return OfTensor(gather=of("all_gather")(*sent), scatter=of("reduce_scatter")(*sent), reduce=of("all_reduce")(*sent))
 
     for module in ("exchange", "ends", "sharded_units", "data_parallel"):
-        monkeypatch.setattr(f"meshwright.perf.{module}.{operation}_s", seconds, raising=False)
+        for operation in OPERATIONS:
+            monkeypatch.setattr(f"meshwright.perf.{module}.{operation}_s", of(operation), raising=False)
+        monkeypatch.setattr(f"meshwright.perf.{module}.of_tensor_s", of_tensor_s, raising=False)

@@ -12,7 +12,7 @@ import pytest
 from meshwright.catalog.sheets import data_path
 from meshwright.errors import InputError
 from meshwright.readers.hf_config import model_from_config
-from meshwright.readers.safe import load_shipped
+from meshwright.readers.shipped import load_shipped
 
 MANY = 10**6
 """Of parts that are described one by one this takes megabytes, and the largest size that a file may state gigabytes."""
