@@ -66,3 +66,12 @@ def test_what_the_figures_lack_is_said(script):
 def test_what_does_not_fit_is_mended_without_a_model(script):
     fixed = mw.fix(mw.FixRequest(files=script(), from_="megatron", device="h100-sxm"))
     assert fixed.to_json()["changes"]
+
+
+def test_faults_of_flags_and_of_files_are_told_as_ever(script):
+    """The model that the flags do not name was asked for, wherever anything else was wrong."""
+    with pytest.raises(InputError) as told:
+        checked(script(), nodes=2, devices=12)
+    assert [str(each) for each in told.value.messages] == ["devices=12 is not nodes=2 times 8 devices per node"]
+    odd = checked(script("--vocab-size 32000 --group-query-attention --num-query-groups 7"))
+    assert any("num_key_value_heads=7 does not divide num_heads=40" in each for each in odd.skipped)

@@ -109,9 +109,13 @@ def built(reading: Reading, source: str = "log") -> Model | Message:
     said = Said(tied_embeddings=figures.get("tied_embeddings"), mtp_layers=min(passes, 1) if figures.get("mtp_shared") else passes)
     try:
         model = model_of(Row(model=NAME, shape=shape, sequence_tokens=reading.said.sequence_tokens, said=said))
-    except UnreadableError as why:
-        return Message("diagnose.model", "the figures of the {source} make no model: {why}", {"source": source, "why": why.detail})
-    return replace(model, num_mtp_passes=passes)
+    except UnreadableError as refused:
+        why = refused.detail
+    except InputError as error:
+        why = "; ".join(each.words for each in error.messages)
+    else:
+        return replace(model, num_mtp_passes=passes)
+    return Message("diagnose.model", "the figures of the {source} make no model: {why}", {"source": source, "why": why})
 
 
 def _strange(figures: Mapping[str, Any], source: str) -> Message | None:

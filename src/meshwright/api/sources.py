@@ -304,6 +304,6 @@ def _case(values: Values, merged: dict[str, Any]) -> tuple[Setup | None, tuple[M
     except InputError as error:
         longest = merged.get("sequence", 1) if "lengths" in values else 1
         flags = {"global_batch": 1, "sequence": longest, **({} if "nodes" in values else {"devices": 1})}
-        flags |= {name: value for name, value in merged.items() if name in values or name == "framework"}
+        flags |= {name: value for name, value in merged.items() if name in values or name in ("framework", "model")}
         setup(flags, Faults())  # raises where the flags are at fault
         return None, error.messages
