@@ -138,6 +138,9 @@ def take(values: Values, faults: Faults, texts: Sequence[File] = (), *, figures_
         else:
             reading = named.read(files, version=version and named.version, given=_given(values, model, size))
             told += said
+    if "lengths" not in values and reading.said.sequence_tokens and _counts_samples(named, reading):
+        told.append(Message("import.whole-samples", "samples are packed as the run goes; each is taken as {tokens:,} tokens long: "
+                            "--lengths FILE says how long they are", {"tokens": reading.said.sequence_tokens}))
     why = "given" if version else "shown" if _shown(named, reading) else "assumed"
     merged = _merged(values, reading, size, named)
     if "model" not in values and model is not None:
