@@ -84,7 +84,9 @@ class Taken(Value, frozen=True, kw_only=True):
         from meshwright.estimate.naming import name_of
 
         layout = self.reading.layout
-        return None if layout is None else label(layout) if self.case is None else name_of(self.case.case, layout)
+        if layout is not None and self.case is None:
+            return label(layout, experts=self.model is None or self.model.is_moe)
+        return None if layout is None or self.case is None else name_of(self.case.case, layout)
 
 
 def take(values: Values, faults: Faults, texts: Sequence[File] = (), *, figures_do: bool = False) -> Taken:

@@ -238,9 +238,7 @@ class Framework(Value, frozen=True, kw_only=True):
 
     def overlap(self, case: Case, layout: Layout) -> Overlap:
         """What runs beside compute: the framework's word where a layout has something to overlap, else the layout's own."""
-        said, heard = self.normal(case, layout).overlap, overlapping(layout)
-        if not case.model.is_moe and layout.data_parallel * layout.context_parallel == 1:
-            heard -= {"gradient_reduce"}  # replicas of experts alone, of which there are none
+        said, heard = self.normal(case, layout).overlap, overlapping(layout, experts=case.model.is_moe)
         return replace(layout.overlap, **{name: getattr(said, name) for name in heard})
 
     def check(self, case: Case, layout: Layout) -> tuple[Message, ...]:
