@@ -51,6 +51,18 @@ def test_any_two_claims_that_differ_are_apart_by_what_they_differ(names, factor)
     assert finding.severity == "error"
 
 
+@pytest.mark.parametrize("factor", [0.2, 0.4, 1.9])
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "memory_gb"])
+def test_a_claim_is_set_against_the_prediction_in_its_own_figure(name, factor):
+    """Of 30 s it was said that they are 3.94 times the predicted 118 s, "139.9 to 99.82"."""
+    (finding,) = found(megatron(**{name: exact()[name] * factor}), "check.claim-unlikely")
+    values = finding.message.values
+    assert values["ratio"] == pytest.approx(factor)
+    assert finding.expected == pytest.approx(exact()[name])
+    low, high = (float(str(values[end]).replace(",", "").replace("K", "e3").replace("M", "e6")) for end in ("low", "high"))
+    assert low < finding.expected < high
+
+
 def test_150_tflops_on_1024_a100_are_not_15000_tokens():
     case = case_of("llama2-70b", "a100-80g-sxm", 1024, 2048, 4096, "megatron")
     text = megatron_text({"--global-batch-size": 2048}, nodes=128)

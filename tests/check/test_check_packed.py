@@ -35,6 +35,16 @@ def test_the_words_of_the_plan_give_the_figures_of_the_plan(run):
     assert found.estimate.memory_reserved_bytes == pytest.approx(planned.memory_reserved_bytes, rel=1e-9)
 
 
+def test_samples_without_lengths_are_said_to_be_taken_as_full_sequences(run):
+    """A step of packed samples, planned with 14.4 s, was predicted with 62.0 s, and nothing said why."""
+    name, case, _, folder = run
+    bare = {key: value for key, value in case.items() if key not in ("lengths", "packs")}
+    said = [{each.message.id for each in checked(name, folder, given).findings} for given in (bare, case)]
+    assert ["import.whole-samples" in ids for ids in said] == [name == "chatlearn", False]
+    if name == "chatlearn":
+        assert "on packed samples" in (folder / "README.md").read_text()
+
+
 def test_other_packs_than_those_of_the_files_are_a_contradiction(run):
     name, case, _, folder = run
     if name != "bridge":

@@ -172,3 +172,19 @@ def test_a_script_instead_of_a_plan_is_told_how_to_get_one(tmp_path, capsys):
     assert main(["export", str(script), "--to", "megatron", "--out", str(tmp_path / "o")]) == 2
     assert "import" in (said := " ".join(capsys.readouterr().err.split()))
     assert "--save DIR" in said
+
+
+def test_a_script_of_another_model_or_batch_is_told_apart(cli, plan, tmp_path):
+    """A layout of 80 layers was put into a script of 40 without a word."""
+    out = tmp_path / "megatron"
+    assert cli("export", plan, "--to", "megatron", "--out", str(out), "--nearest").status == 0
+    own = cli("export", str(out / "plan.yaml"), "--to", "megatron", "--onto", str(out / "train.sh"))
+    assert "than the plan is for" not in own.out
+    other = tmp_path / "other.sh"
+    text = (out / "train.sh").read_text()
+    assert "--num-layers 32" in text and "--global-batch-size 64" in text
+    text = text.replace("--num-layers 32", "--num-layers 16").replace("--global-batch-size 64", "--global-batch-size 128")
+    other.write_text(text)
+    told = " ".join(cli("export", str(out / "plan.yaml"), "--to", "megatron", "--onto", str(other)).out.split())
+    assert "the files keep another model than the plan is for: layers 16, not 32" in told
+    assert "the files keep another batch than the plan is for: sequences a step 128, not 64" in told

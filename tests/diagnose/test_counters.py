@@ -39,6 +39,14 @@ def test_a_device_that_differs_is_named(changed, found):
     assert all(str(each.message) for each in judged)
 
 
+@pytest.mark.parametrize(("rate", "found"), [(0.21, [("idle", "warning")]), (0.89, [("idle", "warning")]), (0.90, [])])
+def test_devices_that_mostly_wait_are_a_finding(rate, found):
+    """At 21 % the guide's bound failed beside "nothing found that costs time"."""
+    judged = judge_counters([counters(*[{"utilization_ratio": rate}] * 4)])
+    assert ids(judged) == found
+    assert all(each.remedies for each in judged)
+
+
 def test_low_power_at_full_utilisation_is_a_hint():
     waiting = {"power_w": 250.0}
     assert ids(judge_counters([counters(waiting, waiting, waiting, waiting)])) == [("waiting", "advice")]

@@ -206,6 +206,33 @@ def test_a_rank_that_computes_nothing_is_compared_with_nobody(tmp_path):
     assert next(each["loss_ratio"] for each in view["findings"] if each["id"] == "kernels.small") <= 1.0
 
 
+def test_only_short_kernels_of_compute_are_evidence_that_kernels_are_too_short(tmp_path):
+    """An exchange of 4 ms and a kernel of 42 us were named as kernels under 10 us."""
+    rows = ["Add,AI_CORE,0,5"] * 60 + ["MatMul,AI_CORE,0,90", "hcom_allReduce_,COMMUNICATION,0,4000"]
+    (tmp_path / "kernels.csv").write_text("Name,Accelerator Core,Start Time(us),Duration(us)\n" + "\n".join(rows) + "\n")
+    findings = {each["id"]: each for each in asked(tmp_path).to_json()["findings"]}
+    assert [each["text"].partition(":")[0] for each in findings["kernels.small"]["evidence"]] == ["Add"]
+
+
+def test_a_bound_of_communication_is_open_where_timers_hold_only_some_of_it(log):
+    """Under tensor parallelism 0.0 % was said to keep the guide's 20 %."""
+    def bounds(**options):
+        answer = asked(log(**options), device="a100-80g-sxm")
+        view = answer.to_json()["guides"]
+        return [(each["holds"], each["observed_ratio"]) for each in view if "communication" in each["rule"]], told_of(answer)
+
+    timers = {"forward-compute": 100.0, "backward-compute": 200.0, "all-grads-sync": 28.0}
+    alone = ARGUMENTS | {"tensor_model_parallel_size": "1", "pipeline_model_parallel_size": "1", "global_batch_size": "8"}
+    open_, told = bounds(timers=timers)
+    assert open_ == [(None, pytest.approx(0.05))] * 2
+    console = Console(width=200, file=io.StringIO())
+    console.print(*renderables(told))
+    assert "open   communication at most 20 % of the step: at least 5.0 %" in console.file.getvalue()
+    assert bounds(timers=timers, arguments=alone)[0] == [(True, pytest.approx(0.05))] * 2
+    assert [holds for holds, _ in bounds(timers=timers | {"all-grads-sync": 200.0})[0]] == [False] * 2
+    assert bounds(timers={"forward-compute": 100.0, "backward-compute": 200.0})[0] == [(None, None)] * 2
+
+
 def test_two_runs_are_compared_by_part_and_setting(log):
     slow = log(
         "b.log", step_ms=700.0, timers=TIMERS | {"forward-compute": 240.0}, arguments=ARGUMENTS | {"recompute_granularity": "full"}

@@ -26,6 +26,12 @@ def lines(text, rule="step.item", path="train.py"):
         "        for y in x:\n            y.item()\n",
         "import torch\ndef training_step(batch):\n    return batch.item()\n",
         "import torch\ndef step(engine, loss):\n    loss.backward()\n    return loss.item()\n",
+        "import torch\ndef one(batch):\n    model(batch).backward()\nfor batch in loader:\n    one(batch)\n    x.item()\n",
+        "import torch\nclass T:\n    def one(self, batch):\n        model(batch).backward()\n    def run(self):\n"
+        "        for batch in loader:\n            self.one(batch)\n            x.item()\n",
+        "import mindspore as ms\ndef forward(x):\n    return net(x).item()\ngrad_fn = ms.value_and_grad(forward, None, weights)\n",
+        "import mindspore as ms\ngrad_fn = ms.value_and_grad(forward, None, weights)\ndef one(x):\n    return grad_fn(x)\n"
+        "for batch in dataset:\n    one(batch)\n    x.item()\n",
         "import torch\nwhile True:\n    scaler.scale(loss).backward()\n    scaler.step(optimizer)\n    loss.item()\n",
     ],
 )
@@ -38,6 +44,10 @@ def test_what_runs_in_every_step(text):
     [
         "import torch\nx.item()\n",
         "import torch\nfor batch in loader:\n    x.item()\n",
+        "import torch\ndef all_of(loader):\n    for batch in loader:\n        model(batch).backward()\n"
+        "for epoch in epochs:\n    all_of(loader)\n    x.item()\n",
+        "import torch\ndef fill():\n    optimizer.step()\nfor state in states:\n    fill()\n    x.item()\n",
+        "import torch\ndef one(batch):\n    model(batch).backward()\nfor batch in loader:\n    other.one(batch)\n    x.item()\n",
         STEP + "    if step % 10 == 0:\n        loss.item()\n",
         STEP + "    if args.log_loss:\n        loss.item()\n",
         STEP + "    if step % 10:\n        continue\n    loss.item()\n",

@@ -177,3 +177,13 @@ def test_a_cut_would_be_seen(reports):
     narrow = table(figures, [figures], whole=range(3))
     text = printed([narrow], 80)
     assert [word for word in said(narrow) if word not in text]
+
+
+@pytest.mark.parametrize("above", [False, True])
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_line_that_must_stay_whole_runs_over_the_edge(above, width):
+    """The first file that was read lost the end of its line: a line with an empty one above it stood in a padding."""
+    path = "read /" + "a/long/folder/" * 12 + "file.json.gz: chrome_trace"
+    stream = io.StringIO()
+    show([line(path, kind="small", indent=2, above=above, whole=True)], stream, width)
+    assert stream.getvalue() == "\n" * above + f"  {path}\n"

@@ -18,10 +18,35 @@ CONFIG = "model_config"
 NOTHING: Mapping[str, str] = MappingProxyType({})
 NAME = "of the log"
 """What a model is called that nobody named."""
+FILES_NAME = "of the files"
+"""The same, where a framework's files describe it."""
+
+
+_NEEDED: Mapping[str, tuple[str, ...]] = {
+    "the layers": ("layers",), "the hidden size": ("hidden",), "the heads": ("heads",),
+    "the width of the feed-forward blocks": ("ffn", "expert_ffn"), "the vocabulary": ("vocabulary",),
+}
+"""What no model can be without -> the figures that say it."""
+
+
+def model_of_files(reading: Reading) -> tuple[Model | None, tuple[Message, ...]]:
+    """The model that a framework's files describe by figures alone, and in words which; or None, and why."""
+    from meshwright.perf.parameters import total_parameters
+    from meshwright.words import count
+
+    model, why = model_said(reading, source="files")
+    if model is None:  # of files without figures, or with those of several models, enough is said elsewhere
+        figures = reading.said.figures
+        return None, tuple(each for each in why if each.id != "diagnose.models" and {"layers", "hidden"} <= set(figures))
+    if model.name != NAME:
+        return model, (Message("import.model-known", "no model is named: the figures are those of {name}", {"name": model.name}),)
+    built_of = Message("import.model-built", "no model is named: it is built of the files' own figures, {parameters} parameters",
+                       {"parameters": count(total_parameters(model))})
+    return replace(model, name=FILES_NAME), (built_of,)
 
 
 def model_said(
-    reading: Reading, settings: Mapping[str, str] = NOTHING, file: str = ""
+    reading: Reading, settings: Mapping[str, str] = NOTHING, file: str = "", source: str = "log"
 ) -> tuple[Model | None, tuple[Message, ...]]:
     """The model whose configuration the log prints, else the catalogue's with exactly the figures, else one that is built of them;
     or None, and why.
@@ -41,9 +66,10 @@ def model_said(
             return None, error.messages
     names = likely_models(reading)
     if "vocabulary" in reading.said.figures and names and len({repr(figures_of(load_model(name))) for name in names}) == 1:
-        known = Message("diagnose.model-known", "the log's figures are those of {names}", {"names": " and of ".join(names)})
+        known = Message("diagnose.model-known", "the figures of the {source} are those of {names}",
+                        {"source": source, "names": " and of ".join(names)})
         return load_model(names[0]), (known,)
-    found = built(reading)
+    found = built(reading, source)
     if not names or not isinstance(found, Message):
         return (None, (found,)) if isinstance(found, Message) else (found, ())
     message = Message(
@@ -52,7 +78,7 @@ def model_said(
     return None, (message,)
 
 
-def built(reading: Reading) -> Model | Message:
+def built(reading: Reading, source: str = "log") -> Model | Message:
     """A model with the figures, or what they lack: nothing that they do not say is made up.
 
     Latent attention has widths that no figure has. Layers are dense first and mixtures behind them, shared experts as wide as the
@@ -65,9 +91,12 @@ def built(reading: Reading) -> Model | Message:
 
     figures: Mapping[str, Any] = reading.said.figures
     heads, groups = figures.get("heads"), figures.get("key_value_heads")
-    if (strange := _strange(figures)) is not None:
-        return strange
     mixtures, width = figures.get("mixtures", ()), figures.get("expert_ffn")
+    if lacking := [words for words, names in _NEEDED.items() if not any(figures.get(name) for name in names)]:
+        template = "the figures of the {source} lack {what}: --model names the model"
+        return Message("diagnose.model", template, {"source": source, "what": " and ".join(lacking)})
+    if (strange := _strange(figures, source)) is not None:
+        return strange
     shape = Shape(
         attention="mha" if heads == groups else "gqa", gated=figures["gated"], num_layers=figures.get("layers"),
         hidden=figures.get("hidden"), num_heads=heads, num_key_value_heads=groups, head_dim=figures.get("head_dim"),
@@ -80,12 +109,16 @@ def built(reading: Reading) -> Model | Message:
     said = Said(tied_embeddings=figures.get("tied_embeddings"), mtp_layers=min(passes, 1) if figures.get("mtp_shared") else passes)
     try:
         model = model_of(Row(model=NAME, shape=shape, sequence_tokens=reading.said.sequence_tokens, said=said))
-    except UnreadableError as why:
-        return Message("diagnose.model", "the figures of the log make no model: {why}", {"why": why.detail})
-    return replace(model, num_mtp_passes=passes)
+    except UnreadableError as refused:
+        why = refused.detail
+    except InputError as error:
+        why = "; ".join(each.words for each in error.messages)
+    else:
+        return replace(model, num_mtp_passes=passes)
+    return Message("diagnose.model", "the figures of the {source} make no model: {why}", {"source": source, "why": why})
 
 
-def _strange(figures: Mapping[str, Any]) -> Message | None:
+def _strange(figures: Mapping[str, Any], source: str) -> Message | None:
     """What a model of figures alone would get wrong."""
     experts, mixtures = figures.get("experts"), figures.get("mixtures", ())
     shared, width = figures.get("shared_ffn") or 0, figures.get("expert_ffn") or 0
@@ -100,4 +133,7 @@ def _strange(figures: Mapping[str, Any]) -> Message | None:
         "shared experts of another width than the routed ones": experts and shared and (not width or shared % width),
     }
     found = [words for words, holds in reasons.items() if holds]
-    return Message("diagnose.model", "the log has {what}: --model names the model", {"what": ", ".join(found)}) if found else None
+    if not found:
+        return None
+    template = "the figures of the {source} have {what}: --model names the model"
+    return Message("diagnose.model", template, {"source": source, "what": ", ".join(found)})

@@ -66,6 +66,8 @@ class Taken(Value, frozen=True, kw_only=True):
     """None where something is missing, or where what the files say is impossible."""
     missing: tuple[str, ...]
     """Options without which there is no case."""
+    unmodelled: tuple[Message, ...] = ()
+    """Why the figures of the files make no model, where they were to make one."""
     impossible: tuple[Message, ...]
     """What the files say and no case can be."""
     size: int | None
@@ -82,11 +84,16 @@ class Taken(Value, frozen=True, kw_only=True):
         from meshwright.estimate.naming import name_of
 
         layout = self.reading.layout
-        return None if layout is None else label(layout) if self.case is None else name_of(self.case.case, layout)
+        if layout is not None and self.case is None:
+            return label(layout, experts=self.model is None or self.model.is_moe)
+        return None if layout is None or self.case is None else name_of(self.case.case, layout)
 
 
-def take(values: Values, faults: Faults, texts: Sequence[File] = ()) -> Taken:
-    """Read the files, or ``texts`` that stand for them; every fault of flags and files is raised together."""
+def take(values: Values, faults: Faults, texts: Sequence[File] = (), *, figures_do: bool = False) -> Taken:
+    """Read the files, or ``texts`` that stand for them; every fault of flags and files is raised together.
+
+    ``figures_do``: where no model is named, the files' own figures make one, as far as they are whole.
+    """
     from meshwright.catalog import load_cluster, load_model, shrink
     from meshwright.documents.opening import open_source
     from meshwright.frameworks import framework
@@ -111,6 +118,7 @@ def take(values: Values, faults: Faults, texts: Sequence[File] = ()) -> Taken:
             open_source(files)
     faults.check()
     told: list[Message] = []
+    unmodelled: tuple[Message, ...] = ()
     if "framework" not in found:
         found["framework"], *told = likely_framework(files)
     named, model = found["framework"], found.get("model")
@@ -123,13 +131,27 @@ def take(values: Values, faults: Faults, texts: Sequence[File] = ()) -> Taken:
         size = load_cluster(values["cluster"]).num_devices
     if size is not None and reading.layout is None:
         reading = named.read(files, version=version and named.version, given=_given(values, model, size))
+    if figures_do and "model" not in values:
+        from meshwright.api.seen_model import model_of_files
+
+        model, said = model_of_files(reading)
+        if model is None:
+            unmodelled = said
+        else:
+            reading = named.read(files, version=version and named.version, given=_given(values, model, size))
+            told += said
+    if "lengths" not in values and reading.said.sequence_tokens and _counts_samples(named, reading):
+        told.append(Message("import.whole-samples", "samples are packed as the run goes; each is taken as {tokens:,} tokens long: "
+                            "--lengths FILE says how long they are", {"tokens": reading.said.sequence_tokens}))
     why = "given" if version else "shown" if _shown(named, reading) else "assumed"
     merged = _merged(values, reading, size, named)
+    if "model" not in values and model is not None:
+        merged["model"] = model
     missing = tuple(name for name in _NEEDED if name not in merged and not _known_otherwise(name, merged))
     case, impossible = (None, ()) if missing else _case(values, merged)
     return Taken(
         framework=named.at(reading.version), reading=_with(reading, beside, told), model=model, case=case, missing=missing,
-        impossible=impossible, size=size,
+        unmodelled=unmodelled, impossible=impossible, size=size,
         asked=_asked(values, packed=not _counts_samples(named, reading)), why_release=why,
     )
 
@@ -287,6 +309,6 @@ def _case(values: Values, merged: dict[str, Any]) -> tuple[Setup | None, tuple[M
     except InputError as error:
         longest = merged.get("sequence", 1) if "lengths" in values else 1
         flags = {"global_batch": 1, "sequence": longest, **({} if "nodes" in values else {"devices": 1})}
-        flags |= {name: value for name, value in merged.items() if name in values or name == "framework"}
+        flags |= {name: value for name, value in merged.items() if name in values or name in ("framework", "model")}
         setup(flags, Faults())  # raises where the flags are at fault
         return None, error.messages

@@ -169,12 +169,14 @@ def _against(estimate: Estimate, each: Claim, speed: float) -> Iterator[Finding]
     if low <= speed <= high:
         return
     off = speed / high if speed > high else low / speed
+    ends = (high, low) if each.name == "step_s" else (low, high)  # of the claim's own figure the lower one first
+    expected = _like(each, predicted / speed)
     yield finding(
         "error" if off > APART else "warning", "check.claim-unlikely",
         "{claim} is {ratio:.2f} times the prediction of {predicted} for this layout ({low} to {high}, {words})",
-        path="--claim", value=each.value, expected=_like(each, predicted / speed), claim=each, ratio=speed / predicted,
-        predicted=_words(each, predicted / speed), low=_words(each, low / speed), high=_words(each, high / speed), words=words,
-        source=f"prediction, calibration {estimate.calibration}",
+        path="--claim", value=each.value, expected=expected, claim=each, ratio=each.value / expected,
+        predicted=_words(each, predicted / speed), low=_words(each, ends[0] / speed), high=_words(each, ends[1] / speed),
+        words=words, source=f"prediction, calibration {estimate.calibration}",
     )
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from meshwright.catalog import load_model, models
 from meshwright.check.context import finding
 from meshwright.domain.model import Mlp
+from meshwright.errors import Message
 from meshwright.frameworks.megatron.hybrid import is_hybrid, letters
 from meshwright.perf.parameters import padded_vocabulary
 
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from meshwright.check.context import Context
+    from meshwright.domain.case import Case
+    from meshwright.domain.layout import Layout
     from meshwright.domain.model import Model
     from meshwright.frameworks.settings import Finding, Reading
 
@@ -72,15 +75,35 @@ def model_figures(context: Context) -> Iterator[Finding]:
     model = context.question.model
     if model is None:
         return
+    for name, said, known in _others(context.reading, model, context.layout.tensor_parallel if context.layout else 1):
+        yield finding(
+            "warning" if name == "vocabulary" else "error", "check.model-figure",
+            "{name} is {value}, {model} has {expected}", name=name, model=model.name, value=said,
+            expected=known, source=f"the catalogue's {model.name}",
+        )
+
+
+def _others(reading: Reading, model: Model, tensor_parallel: int) -> Iterator[tuple[str, object, object]]:
+    """Figures of the files that are not the model's: name, theirs, its."""
     known = figures_of(model)
-    tp = context.layout.tensor_parallel if context.layout else 1
-    for name, said in context.reading.said.figures.items():
-        if name in known and name not in _UNTOLD and not same(name, said, known[name], tp):
-            yield finding(
-                "warning" if name == "vocabulary" else "error", "check.model-figure",
-                "{name} is {value}, {model} has {expected}", name=name, model=model.name, value=said,
-                expected=known[name], source=f"the catalogue's {model.name}",
-            )
+    for name, said in reading.said.figures.items():
+        if name in known and name not in _UNTOLD and not same(name, said, known[name], tensor_parallel):
+            yield name, said, known[name]
+
+
+def of_another_case(reading: Reading, case: Case, layout: Layout) -> tuple[Message, ...]:
+    """What files say of model and batch that is not the case's; they keep it whatever layout is put into them."""
+    figures = [f"{name} {said}, not {known}" for name, said, known in _others(reading, case.model, layout.tensor_parallel)]
+    steps = (
+        (_NOUNS[name], getattr(reading.said, name), getattr(case.batch, name))
+        for name in ("global_batch_sequences", "sequence_tokens")
+        if case.batch.packing is None  # else some frameworks count samples, and others packs
+    )
+    batch = [f"{noun} {said:,}, not {known:,}" for noun, said, known in steps if said is not None and said != known]
+    return tuple(
+        Message(id_, "the files keep {what} than the plan is for: {differing}", {"what": what, "differing": "; ".join(differing)})
+        for id_, what, differing in (("edit.model", "another model", figures), ("edit.batch", "another batch", batch)) if differing
+    )
 
 
 def contradictions(context: Context) -> Iterator[Finding]:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _SEVERITIES: dict[str, Severity] = {
     "json.comment": "error", "source.twice": "advice", "import.beside": "advice", "import.taken": "advice",
+    "import.model-built": "advice", "import.model-known": "advice", "import.whole-samples": "advice",
     "shell.unknown": "advice", "shell.condition": "advice", "shell.undecided": "advice", "launch.count": "error",
 }
 """Remarks that are no warning. What only the running script knows is one where a setting depends on it: then the reading

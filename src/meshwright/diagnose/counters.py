@@ -27,7 +27,7 @@ Device = tuple[str, DeviceSeries]
 def judge_counters(files: Sequence[Counters]) -> tuple[Finding, ...]:
     """What the counters of all devices together say."""
     devices = [(counters.file, each) for counters in files for each in counters.devices]
-    return tuple(found for judge in (_faults, _idle, _waiting) for found in judge(devices))
+    return tuple(found for judge in (_faults, _left_out, _idle, _waiting) for found in judge(devices))
 
 
 def _name(series: DeviceSeries) -> str:
@@ -45,7 +45,7 @@ def _faults(devices: Sequence[Device]) -> Iterator[Finding]:
                           device=_name(device[1]), xid=int(xid))
 
 
-def _idle(devices: Sequence[Device]) -> Iterator[Finding]:
+def _left_out(devices: Sequence[Device]) -> Iterator[Finding]:
     """Devices that do much less than the others."""
     rates = _values(devices, "utilization_ratio")
     if len(rates) < ENOUGH:
@@ -57,6 +57,15 @@ def _idle(devices: Sequence[Device]) -> Iterator[Finding]:
             yield seen_at(Place(file=device[0]), "warning", "counters.left_out",
                           "device {device} is busy {rate:.0%} of the time where the others are {usual:.0%}",
                           device=_name(device[1]), rate=rate, usual=usual)
+
+
+def _idle(devices: Sequence[Device]) -> Iterator[Finding]:
+    """Devices in whose samples often no kernel runs."""
+    rates = _values(devices, "utilization_ratio")
+    if rates and (usual := median(rates)) < BUSY:
+        yield seen_at(Place(file=devices[0][0]), "warning", "counters.idle",
+                      "devices run kernels in {rate:.0%} of the time that was sampled, and wait in the rest of it",
+                      remedy="device.idle", rate=usual)
 
 
 def _waiting(devices: Sequence[Device]) -> Iterator[Finding]:

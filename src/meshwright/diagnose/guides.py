@@ -29,7 +29,7 @@ class GuideFigure:
     source: str
     bound_ratio: float
     observed_ratio: float | None
-    """None where the files do not tell."""
+    """None where the files do not tell; the least that it is where ``holds`` is None."""
     holds: bool | None
 
 
@@ -45,6 +45,8 @@ def guide_figures(run: Run) -> tuple[GuideFigure, ...]:
     for id_, about, bound, above in THRESHOLDS:
         known, value = guides().rule(id_), seen[about]
         holds = None if value is None else value >= bound if above else value <= bound
+        if holds and about == "communication_ratio" and run.split is not None and not run.split.every_exchange:
+            holds = None
         rows.append(
             GuideFigure(
                 rule=id_,

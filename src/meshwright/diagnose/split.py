@@ -40,10 +40,12 @@ class Split:
     waiting_ratio: float | None = None
     """An exchange waits: the slowest rank, or another stage, is not there yet. Beside transfers, which are the communication."""
     optimizer_ratio: float | None = None
-    """Of the compute."""
+    """Of the compute; of the other where compute is not known."""
     other_ratio: float | None = None
     exposed: Mapping[str, float | None] = field(default_factory=dict)
     """Seconds in exchanges by dimension, waits in them: ``tp cp ep pp dp unknown``; None where it is not known."""
+    every_exchange: bool = True
+    """Whether an exchange that stands in no part would have been seen: timers hold those inside a layer as compute."""
 
     @property
     def collectives_ratio(self) -> float | None:
@@ -67,7 +69,8 @@ def of_log(steady: Steady, layout: Layout | None, about: str) -> Split | None:
         bubble = min(receive + send + reduce of the tied embedding, step (p - 1) / (v m + p - 1))
 
     Source: docs/sources.md#timers-of-a-pipeline. Timers that add up to more than the step are not those of one step (some are
-    sums over several): then nothing is said.
+    sums over several): then nothing is said. Communication of which no timer tells is not known, and the whole of it only where a
+    layout says that layers exchange nothing.
     """
     parts = parts_of(steady.parts)
     exchange = sum(seconds for name, seconds in steady.parts.items() if "send" in name and "recv" in name)
@@ -87,19 +90,29 @@ def of_log(steady: Steady, layout: Layout | None, about: str) -> Split | None:
     if known > step * (1.0 + OVERLAP):
         return None
     whole = max(step, known)
-    exposed: dict[str, float | None] = {**dict.fromkeys(DIMENSIONS), "dp": reduce, "pp": waiting if pipelined and work else None}
+    timed = bool({"gradient_reduce", "parameter_gather"} & set(parts)) or (not pipelined and "embedding_reduce" in parts)
+    told = {
+        "data": data if "data" in parts else None,
+        "compute": work + optimizer if work else None,
+        "communication": reduce if timed else None,
+        "bubble": bubble if pipelined and work else None,
+        "waiting": waiting if pipelined and work else None,
+    }
+    ratios = {name: None if seconds is None else seconds / whole for name, seconds in told.items()}
+    exposed: dict[str, float | None] = {**dict.fromkeys(DIMENSIONS), "dp": told["communication"], "pp": told["waiting"]}
     return Split(
         about=about,
         source="timers",
         step_s=step,
-        data_ratio=data / whole if "data" in parts else None,
-        compute_ratio=(work + optimizer) / whole if work else None,
+        data_ratio=ratios["data"],
+        compute_ratio=ratios["compute"],
         optimizer_ratio=optimizer / whole if "optimizer" in parts else None,
-        communication_exposed_ratio=reduce / whole,
-        bubble_ratio=bubble / whole if pipelined and work else None,
-        waiting_ratio=waiting / whole if pipelined and work else None,
-        other_ratio=(whole - known) / whole,
+        communication_exposed_ratio=ratios["communication"],
+        bubble_ratio=ratios["bubble"],
+        waiting_ratio=ratios["waiting"],
+        other_ratio=max(0.0, 1.0 - sum(ratio for ratio in ratios.values() if ratio is not None)),
         exposed=exposed,
+        every_exchange=layout is not None and layout.tensor_parallel * layout.context_parallel * layout.expert_parallel == 1,
     )
 
 

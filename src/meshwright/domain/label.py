@@ -42,11 +42,13 @@ _NO_NAMES: tuple[str, ...] = ()
 _RING: ContextKind = "ring"
 
 
-def label(layout: Layout, *, overlap: Overlap | None = None, stage_layers: Grid | None = None) -> str:
+def label(
+    layout: Layout, *, overlap: Overlap | None = None, stage_layers: Grid | None = None, experts: bool = True
+) -> str:
     """The label that ``parse_layout`` reads back as this layout.
 
     What goes unsaid: the framework's ``overlap`` and its own ``stage_layers``, where they are given, and the overlap of what the
-    layout does not communicate.
+    layout does not communicate; without ``experts`` in its model their replicas, too.
     """
     default = overlap if overlap is not None else Overlap()
     degrees = dict(zip(DEGREES, (
@@ -70,7 +72,7 @@ def label(layout: Layout, *, overlap: Overlap | None = None, stage_layers: Grid 
     words += [f"offload={','.join(layout.offload)}"] if layout.offload else []
     words += [f"attention={layout.attention}"] if layout.attention is not None else []
     words += [f"compile={'on' if layout.compiled else 'off'}"] if layout.compiled is not None else []
-    heard = overlapping(layout)
+    heard = overlapping(layout, experts=experts)
     if any(getattr(layout.overlap, name) != getattr(default, name) for name in heard):
         active = [word for word, name in OVERLAPS.items() if name in heard and getattr(layout.overlap, name)]
         words += [f"overlap={','.join(active) or 'none'}"]

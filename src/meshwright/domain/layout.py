@@ -180,11 +180,15 @@ class Layout(Value, frozen=True, kw_only=True):
         return self.world // (self.expert_tensor_parallel * self.expert_parallel * self.pipeline_parallel)
 
 
-def overlapping(layout: Layout) -> frozenset[str]:
-    """Fields of ``Overlap`` that mean something for a layout: those of which it has any communication."""
+def overlapping(layout: Layout, *, experts: bool = True) -> frozenset[str]:
+    """Fields of ``Overlap`` that mean something for a layout: those of which it has any communication.
+
+    ``experts``: whether its model has, or may have, experts, whose replicas are others than those of the layers.
+    """
     ranks = layout.data_parallel * layout.context_parallel
     has = {
-        "gradient_reduce": max(ranks, layout.expert_data_parallel) > 1, "parameter_gather": layout.optimizer_shards > 1,
+        "gradient_reduce": ranks > 1 or (experts and layout.expert_data_parallel > 1),
+        "parameter_gather": layout.optimizer_shards > 1,
         "tensor": layout.tensor_parallel > 1, "point_to_point": layout.pipeline_parallel > 1,
         "expert": layout.expert_parallel > 1,
     }

@@ -69,7 +69,7 @@ def launch_costs(case: Case, layout: Layout) -> tuple[LaunchCost, ...]:
 def _overlap_cost(case: Case, layout: Layout, own: float) -> LaunchCost:
     """Overlap of gradients, parameters and pipeline messages, which keeps the arithmetic."""
     exact = ("gradient_reduce", "parameter_gather", "point_to_point")
-    heard = [name for name in exact if name in overlapping(layout)]
+    heard = [name for name in exact if name in overlapping(layout, experts=case.model.is_moe)]
     off = [name for name in heard if not getattr(layout.overlap, name)]
     whole = replace(layout, overlap=replace(layout.overlap, **dict.fromkeys(exact, True)))
     return LaunchCost(

@@ -18,4 +18,4 @@ def name_of(case: Case, layout: Layout, overlap: Overlap | None = None) -> str:
     or the ``overlap`` that is given.
     """
     own = default_split(case, layout.pipeline_parallel, layout.virtual_stages)
-    return label(layout, overlap=overlap or overlap_for(case), stage_layers=own)
+    return label(layout, overlap=overlap or overlap_for(case), stage_layers=own, experts=case.model.is_moe)

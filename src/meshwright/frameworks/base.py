@@ -241,8 +241,8 @@ class Framework(Value, frozen=True, kw_only=True):
 
     def overlap(self, case: Case, layout: Layout) -> Overlap:
         """What runs beside compute: the framework's word where a layout has something to overlap, else the layout's own."""
-        said = self.normal(case, layout).overlap
-        return replace(layout.overlap, **{name: getattr(said, name) for name in overlapping(layout)})
+        said, heard = self.normal(case, layout).overlap, overlapping(layout, experts=case.model.is_moe)
+        return replace(layout.overlap, **{name: getattr(said, name) for name in heard})
 
     def check(self, case: Case, layout: Layout) -> tuple[Message, ...]:
         """Every rule of the framework that the layout breaks, in the order of ``limits``."""

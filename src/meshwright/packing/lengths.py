@@ -73,7 +73,7 @@ def prepared(
     if over.any() and oversize == "error":
         raise fault(
             "pack.over", "{count:,} of {total:,} samples are longer than {limit:,} tokens, the longest has {most:,}; raise the "
-            "limit, or let them be cut (truncate) or stand alone (alone)", count=int(over.sum()), total=len(found),
-            limit=max_tokens, most=int(found.max()),
+            "limit, or let them be cut (oversize truncate) or stand alone (oversize alone)", count=int(over.sum()),
+            total=len(found), limit=max_tokens, most=int(found.max()),
         )
     return np.minimum(aligned, max_tokens) if oversize == "truncate" else aligned

@@ -115,17 +115,19 @@ def split_section(view: View) -> Section:
     """Where the step went, part by part."""
     split = view["split"]
     blocks: list[Block] = []
+    by_dimension = ", ".join(f"{key} {seconds(value)}" for key, value in split["communication_exposed"].items() if value)
     for name, word in PARTS:
         ratio = split[name]
         if ratio is None or (not ratio and name != "compute_ratio"):
             continue
         bar = "\u2588" * max(0, min(BAR, round(ratio * BAR)))
-        known = {key: value for key, value in split["communication_exposed"].items() if value} if word == "communication" else {}
-        within = f"  ({', '.join(f'{key} {seconds(value)}' for key, value in known.items())})" if known else ""
+        within = f"  ({by_dimension})" if by_dimension and word == "communication" and not split["waiting_ratio"] else ""
         share = Run(f"{percent(ratio):>7}", value=ratio, unit="ratio")
         blocks.append(line(f"{word:<14}", share, f"  {bar}{within}", indent=2, whole=True))
+    if by_dimension and split["waiting_ratio"]:
+        blocks.append(line(f"exchanges, waits in them: {by_dimension}", kind="small", indent=2))
     if split["communication_exposed_ratio"] is None:
-        words = "communication is not known: no communication kernels were recognised"
+        words = "communication is not known: neither a kernel nor a timer of it was recognised"
         blocks.append(line(words, kind="small", indent=2))
     return Section(title=f"Where a step of {seconds(split['step_s'])} goes, by {split['about']}", blocks=tuple(blocks))
 
@@ -180,12 +182,17 @@ def finding_lines(each: View) -> Iterator[Paragraph]:
 def guide_lines(view: View) -> Iterator[Paragraph]:
     """Which thresholds of the guides hold."""
     for each in view["guides"]:
-        if each["holds"] is not None:
-            tone: Tone = "" if each["holds"] else "warn"
-            yield line(
-                Run(f"{'holds' if each['holds'] else 'fails':<6} {each['says']}: ", tone),
-                figure(each["observed_ratio"], percent, tone=tone), Run(f"  ({each['source']})", tone), indent=2,
-            )
+        if each["observed_ratio"] is None:
+            continue
+        tone: Tone = "warn" if each["holds"] is False else ""
+        verdict, least = ("open", "at least ") if each["holds"] is None else ("holds" if each["holds"] else "fails", "")
+        yield line(
+            Run(f"{verdict:<6} {each['says']}: {least}", tone), figure(each["observed_ratio"], percent, tone=tone),
+            Run(f"  ({each['source']})", tone), indent=2,
+        )
+    if any(each["observed_ratio"] is not None and each["holds"] is None for each in view["guides"]):
+        words = "open: timers count what layers exchange (tensor, context, expert parallelism) as compute"
+        yield line(words, kind="small", indent=2)
 
 
 def read_lines(view: View) -> Iterator[Paragraph]:

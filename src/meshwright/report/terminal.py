@@ -66,6 +66,8 @@ def renderables(parts: Iterable[Told]) -> Iterator[RenderableType]:
                 yield from renderables(part.blocks)
             case Folded() | Beside():
                 yield from renderables(part.blocks)
+            case Paragraph(whole=True, above=True):  # inside a padding it would be cut at the edge
+                yield from (Text(), _paragraph(replace(part, above=False)))
             case Paragraph():
                 yield _paragraph(part)
             case Pieces():
@@ -111,7 +113,7 @@ def _paragraph(part: Paragraph) -> RenderableType:
     if part.kind == "head" and part.words[0].badge:
         said = text_of((replace(part.words[0], text=f"{part.words[0].text:<{BADGE}}"), *part.words[1:]), style)
     if part.whole:
-        return _placed(Text(" " * part.indent, no_wrap=True, overflow="ignore").append_text(said), 0, part.above)
+        return Text(" " * part.indent, no_wrap=True, overflow="ignore").append_text(said)
     return _placed(said, part.indent, part.above)
 
 

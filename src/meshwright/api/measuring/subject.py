@@ -145,7 +145,7 @@ def _of_framework(values: Values, faults: Faults, template: Template | None) -> 
                     title=framework.title)
 
     def label_of(layout: Layout) -> str:
-        return label(layout, overlap=framework.overlap(case, layout))
+        return label(layout, overlap=framework.overlap(case, layout), experts=case.model.is_moe)
 
     def make(run: Case, candidate: Candidate, limits: Limits) -> Trial:
         if template is not None:

@@ -75,7 +75,7 @@ def check(request: CheckRequest, *, progress: Progress | None = None) -> CheckAn
 
     faults = Faults()
     values = request.read(faults)
-    return CheckAnswer(checked=judged(_question(values, take(values, faults))))
+    return CheckAnswer(checked=judged(_question(values, take(values, faults, figures_do=True))))
 
 
 def _question(values: Values, taken: Taken) -> Question:
@@ -83,10 +83,11 @@ def _question(values: Values, taken: Taken) -> Question:
     from meshwright.check import Question
 
     case = taken.case.case if taken.case is not None else None
+    lacking = "; ".join([wanted(taken.missing), *map(str, taken.unmodelled)]) if taken.missing else ""
     return Question(
         framework=taken.framework, reading=taken.reading, case=case, model=taken.model, device=_device(values),
         num_devices=case.cluster.num_devices if case else taken.size, asked=taken.asked, claims=tuple(values["claim"]),
-        impossible=taken.impossible, wanted=wanted(taken.missing),
+        impossible=taken.impossible, wanted=lacking,
     )
 
 

@@ -141,11 +141,15 @@ def _planned(values: Values, faults: Faults) -> tuple[Setup | None, Layout | Non
 
 def _changed(given: Setup, layout: Layout, values: Values, files: Sequence[File]) -> ExportAnswer:
     """A user's own files with the layout of a plan; data, learning rate, checkpoints stay. Changed copies go to ``out``."""
+    from msgspec import structs
+
+    from meshwright.check.figures import of_another_case
     from meshwright.frameworks.editing import edit
     from meshwright.outputs import Output, write
 
     reading = given.framework.read(files, given=known(given), version=given.framework.version)
     edited = edit(given.framework, reading, given.case, layout)
+    edited = structs.replace(edited, messages=(*of_another_case(reading, given.case, layout), *edited.messages))
     paths: list[str] = []
     if "out" in values:
         names = copy_names(values["onto"])

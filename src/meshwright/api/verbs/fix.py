@@ -268,13 +268,14 @@ def _read(values: Values, faults: Faults) -> Named:
     from meshwright.check import Question, likely_models
     from meshwright.check.context import Context
 
-    taken = take(values, faults)
+    taken = take(values, faults, figures_do=True)
     reading = taken.reading
     counts = [each for each in reading.messages if each.id == "launch.count"]
     if missing := [name for name in taken.missing if name != "cluster" or not counts]:
         likely = likely_models(reading) if "model" in missing else ()
-        hint = "; the figures are those of {likely}: --model {first}" if likely else ""
-        values_of = {"missing": wanted(missing), "likely": " or ".join(likely), "first": likely[0] if likely else ""}
+        hint = "; the figures are those of {likely}: --model {first}" if likely else "; {why}" if taken.unmodelled else ""
+        values_of = {"missing": wanted(missing), "likely": " or ".join(likely), "first": likely[0] if likely else "",
+                     "why": "; ".join(map(str, taken.unmodelled))}
         counts.append(Message("fix.missing", "what the files do not say is missing: {missing}" + hint, values_of))
     if counts:
         raise InputError(counts)

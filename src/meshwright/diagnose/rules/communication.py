@@ -74,9 +74,8 @@ def _kernels(run: Run, dimension: str) -> Iterator[Evidence]:
         groups = {group: spent for group, spent in trace.exposed_by_group.items()
                   if run.dimensions.get(group, "unknown") == dimension}
         for group, spent in sorted(groups.items(), key=lambda each: -each[1])[:3]:
-            yield Evidence(
-                f"group {group or 'without a name'}: {seconds(spent)} exposed in {trace.split.window}", Place(file=trace.file)
-            )
+            share = f"{seconds(spent)} exposed of {seconds(trace.split.window_s)}"
+            yield Evidence(f"group {group or 'without a name'}: {share}: {trace.split.window}", Place(file=trace.file))
     if not run.traces:
         ranks = [each for each in run.splits if each.exposed_communication_s and each.rank is not None]
         for each in sorted(ranks, key=lambda each: -(each.exposed_communication_s or 0.0))[:3]:

@@ -13,6 +13,7 @@ from meshwright.words import percent, seconds
 
 if TYPE_CHECKING:
     from meshwright.diagnose.run import Run
+    from meshwright.domain.observed import RankTrace
 
 DATA_RATIO, DATA_S = 0.05, 0.010
 """Data loading is a finding from 5 % of the step (Kineto's own plug-in), or 10 ms of it (MindStudio's advisor, from 1 %)."""
@@ -49,7 +50,7 @@ def _loaders(run: Run) -> Iterator[Evidence]:
     for trace in run.traces:
         if spent := trace.host.get("dataloader"):
             yield Evidence(
-                f"{seconds(spent)} in calls of the data loader within {trace.split.window}",
+                f"{seconds(spent)} of {seconds(trace.split.window_s)} in calls of the data loader: {trace.split.window}",
                 Place(file=trace.file, t0_s=trace.steps[0].start_s if trace.steps else None),
             )
 
@@ -105,12 +106,18 @@ def host(run: Run) -> Iterator[Finding]:
                 severity="advice",
                 loss_ratio=share,
                 remedies=remedies("kernels.small", run.framework),
-                evidence=tuple(
-                    Evidence(f"{each.name[:80]}: {each.count:,} times, {seconds(each.total_s)}", Place(file=trace.file))
-                    for each in trace.kernels[:3]
-                ),
+                evidence=tuple(_small(trace)),
             )
             break
+
+
+def _small(trace: RankTrace) -> Iterator[Evidence]:
+    """The kernels of compute that are short on the mean and take most of the time."""
+    from meshwright.readers.traces.kernels import SMALL_KERNEL_US
+
+    short = [each for each in trace.kernels if each.kind == "compute" and each.total_s < each.count * SMALL_KERNEL_US * 1e-6]
+    for each in short[:3]:
+        yield Evidence(f"{each.name[:80]}: {each.count:,} times, {seconds(each.total_s)}", Place(file=trace.file))
 
 
 def idle(run: Run) -> Iterator[Finding]:

@@ -82,7 +82,7 @@ def _late(run: Run) -> Iterator[Finding]:
         loss_ratio=waited,
         remedies=remedies("ranks.late", run.framework),
         evidence=(
-            Evidence(f"the others wait {seconds(caused)} for it in {run.traces[0].split.window}", Place(file=run.traces[0].file)),
+            Evidence(f"the others wait {seconds(caused)} for it: {run.traces[0].split.window}", Place(file=run.traces[0].file)),
         ),
         refuted_by="another rank is the last one when nodes change places",
     )

@@ -107,13 +107,16 @@ def _off(layout: Layout) -> tuple[Switch, ...]:
 
 def _assumed(case: Case, layout: Layout) -> tuple[str, ...]:
     """Where the files stand for something else."""
-    sequence = case.batch.sequence_tokens
+    sequence, packing = case.batch.sequence_tokens, case.batch.packing
     remarks = [
         f"A sequence is a prompt and its response: {sequence // 4} + {sequence - sequence // 4} tokens; only the sum matters to "
         "the plan.",
         "Rollout (`models.policy`), reward, learning rate and episodes are not planned: their values are those of ChatLearn's "
         "template or must be set.",
-        "The prediction is of the trainer's step on full sequences; shorter responses pack into fewer micro-batches.",
+        "The prediction is of the trainer's step on full sequences; shorter responses pack into fewer micro-batches."
+        if packing is None
+        else f"The prediction is of the trainer's step on packed samples, {packing.samples_per_sequence:.3g} in {sequence} tokens, "
+        "as long as those of the plan; others pack into more or fewer micro-batches.",
     ]
     if is_packed(layout):
         remarks.append(_packed(case, layout))

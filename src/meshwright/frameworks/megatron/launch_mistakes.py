@@ -150,7 +150,8 @@ CHECKS = checks("megatron", (
             "fragments", _segments, "advice", _TORCH),
     Mistake("allocator-split", "max_split_size_mb has no part in expandable segments: PYTORCH_CUDA_ALLOC_CONF={setting}",
             At("$PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True", when=_both_allocators), "advice", _TORCH),
-    Mistake("set-twice", "{name} is set to {first} and then to {last}, which is what counts", _set_twice, "warning", _TORCH),
+    Mistake("set-twice", "{name} is set to {first} and then to {last}, which is what counts", _set_twice, "warning",
+            "guide 002, line 164: options in one variable are set at once; " + _TORCH),
     # Launcher, logs, profile.
     Mistake("launcher", "python -m torch.distributed.launch is deprecated: use torchrun", _launcher, "advice"),
     Mistake("log-throughput", "without --log-throughput no line says the TFLOP/s per GPU: --log-interval alone prints the time of "

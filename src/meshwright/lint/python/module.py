@@ -35,6 +35,8 @@ _SIMPLE = frozenset(
 _LINE_END = re.compile(rb"\r\n?|\n")
 _STEPPERS = ("opt", "scaler", "engine", "trainer", "sgd", "adam")
 _TRAIN = frozenset({"train_step", "training_step", "train_batch", "forward_backward_func", "forward_backward"})
+_GRADIENTS = frozenset({"value_and_grad", "grad", "grad_and_value"})
+"""What makes of a function one that computes its gradient: MindSpore's, and ``torch.func``'s."""
 
 
 @dataclass(slots=True, eq=False)
@@ -47,6 +49,8 @@ class Place:
     """Whether a backward pass or an optimizer step stands directly in it: in no loop or function within."""
     steps: bool = False
     """Whether it is an optimizer step."""
+    passes: bool = False
+    """Whether it is a backward pass."""
     leaves: list[int] = field(default_factory=list)
     """Lines of conditions after which it returns or goes on with the next round."""
 
@@ -71,7 +75,9 @@ class Module:
         """What an imported name stands for: ``F`` for ``torch.nn.functional``."""
         self.roots: set[str] = set()
         """Packages that are imported."""
+        self._functions: dict[str, list[Place]] = defaultdict(list)
         self._walk(tree)
+        self._follow()
 
     @cached_property
     def data(self) -> bytes:
@@ -136,6 +142,8 @@ class Module:
                     if kind is ast.If and _leaves(node):
                         _holder(place).leaves.append(node.lineno)  # type: ignore[attr-defined]
             inner = Place(node, place) if kind in structure and node is not tree else place
+            if kind is ast.FunctionDef:
+                self._functions[node.name].append(inner)  # type: ignore[attr-defined]
             for name in node._fields:
                 value = getattr(node, name, None)
                 if value.__class__ is list:
@@ -150,6 +158,35 @@ class Module:
         for found in (*by_kind.values(), *self.calls.values()):
             found.reverse()
 
+    def _follow(self) -> None:
+        """Training that stands in a function of the file: what calls it trains, too, and so does what is differentiated.
+
+        Of steps without a pass this is not said: optimizers make their states by an empty one when they load a checkpoint.
+        """
+        waiting = [name for name, places in self._functions.items() if any(place.passes for place in places)]
+        for at in self.by_kind.get(ast.Assign, ()):
+            assert isinstance(at.node, ast.Assign)
+            made = at.node.value
+            if not isinstance(made, ast.Call) or not made.args or _last(made.func) not in _GRADIENTS:
+                continue
+            if "autograd" not in self.dotted(made.func):  # which gives gradients, not a function of them
+                for place in self._functions.get(_last(made.args[0]), ()):
+                    place.trains = True
+                waiting += filter(None, map(_last, at.node.targets))
+        done: set[str] = set()
+        while waiting:
+            name = waiting.pop()
+            if name in done:
+                continue
+            done.add(name)
+            for at in self.calls.get(name, ()):
+                if not _is_own(at.node):
+                    continue
+                holder = _holder(at.place)
+                holder.trains = True
+                if isinstance(holder.node, ast.FunctionDef) and holder.node.name != "main":
+                    waiting.append(holder.node.name)
+
     def _call(self, node: ast.Call, place: Place) -> None:
         """Note a call, and what it makes of the loop or function that it stands in."""
         function = node.func
@@ -161,7 +198,8 @@ class Module:
             return
         self.calls[name].append(At(node, place))
         if name == "backward" or name in _TRAIN:
-            _holder(place).trains = True
+            holder = _holder(place)
+            holder.trains = holder.passes = True
         elif name == "step" and isinstance(function, ast.Attribute):
             owner = _last(function.value)
             if any(word in owner.lower() for word in _STEPPERS):
@@ -172,6 +210,14 @@ class Module:
 def _last(node: ast.AST) -> str:
     """The last name of an expression."""
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def _is_own(node: ast.AST) -> bool:
+    """Whether a call is of a name, or of an attribute of ``self``: of what the file itself may define."""
+    function = node.func if isinstance(node, ast.Call) else None
+    return isinstance(function, ast.Name) or (
+        isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name) and function.value.id == "self"
+    )
 
 
 def _holder(place: Place) -> Place:

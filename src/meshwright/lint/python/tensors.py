@@ -32,6 +32,7 @@ _FRESH = frozenset(
         "hstack",
         "load",
         "asarray",
+        "ascontiguousarray",
         "frombuffer",
         "fromfile",
     )
