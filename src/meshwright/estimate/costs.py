@@ -24,7 +24,7 @@ from meshwright.perf.masked import is_masked, masked_kind, masking_bytes, maskin
 from meshwright.perf.offload import offload_s
 from meshwright.perf.operators import WorkShape, work_shape
 from meshwright.perf.parameters import padded_vocabulary
-from meshwright.perf.placement import layer_groups
+from meshwright.perf.placement import crossing, layer_groups
 from meshwright.perf.seconds import Seconds, seconds
 from meshwright.perf.tower import TowerCosts, tower_costs
 
@@ -44,13 +44,6 @@ if TYPE_CHECKING:
 OFFLOAD_BUFFERS = 2.0
 """Layers whose offloaded tensors are on the device: the one that runs and the one that travels. Of checkpoints it is the one that
 runs: they are fetched when their layer does (torch.autograd.graph.save_on_cpu)."""
-
-
-READ = (
-    "tensor_parallel", "sequence_parallel", "context_parallel", "expert_parallel", "expert_tensor_parallel", "microbatch_sequences",
-    "devices_per_stage", "pipeline_parallel",
-)
-"""All that the costs of one micro-batch read of ``Degrees``."""
 
 
 class Settings(Struct, frozen=True, kw_only=True):
@@ -266,10 +259,24 @@ def work_costs(case: Case, settings: Settings, degrees: Degrees, alike: Alike | 
     return WorkCosts(kinds=tuple(map(of, case.model.kinds)), **structs.asdict(_ends(case, shape, groups, degrees)))
 
 
+def work_keys(case: Case, degrees: Degrees) -> list[tuple[float, ...]]:
+    """Of every column all that the costs of one micro-batch read of its degrees: columns with one key cost the same.
+
+    Shapes:  degrees are columns of one length, or numbers.
+    Units:   ranks, sequences, and the share of hops between stages that cross domains.
+    """
+    crosses = crossing(degrees.devices_per_stage, degrees.pipeline_parallel, case.cluster)
+    columns = np.array([
+        degrees.tensor_parallel, degrees.sequence_parallel, degrees.context_parallel, degrees.expert_parallel,
+        degrees.expert_tensor_parallel, degrees.microbatch_sequences, crosses,
+    ])
+    return list(map(tuple, columns.reshape(len(columns), -1).T.tolist()))
+
+
 def bare_work(case: Case, settings: Settings, degrees: Degrees) -> BareWork:
     """What one micro-batch costs whatever is recomputed: of the settings, overlap and kind of context parallelism.
 
-    Shapes:  degrees broadcast; those in ``READ`` alone are read.
+    Shapes:  degrees broadcast; what ``work_keys`` says alone is read.
     Units:   s and bytes.
     Source:  ``perf``.
     """

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from msgspec import structs
 
-from meshwright.estimate.costs import READ, bare_work, treated
+from meshwright.estimate.costs import bare_work, treated, work_keys
 from meshwright.estimate.tables import Table
 from meshwright.perf.arrays import take
 
@@ -25,7 +25,7 @@ class KnownWork:
     def __init__(self) -> None:
         self._tables: dict[Settings, Table[BareWork]] = {}
         self._places: dict[Settings, dict[tuple[float, ...], int]] = {}
-        """Columns of the tables by the degrees that they read."""
+        """Columns of the tables by what they read of degrees."""
 
     def costs(self, case: Case, settings: Settings, degrees: Degrees) -> WorkCosts:
         """All costs of one micro-batch: ``work_costs``.
@@ -37,8 +37,7 @@ class KnownWork:
         Holds:   to the bit what ``work_costs`` says, whatever was asked before.
         Source:  ``estimate.costs``.
         """
-        columns = np.array([getattr(degrees, name) for name in READ])
-        keys = list(map(tuple, columns.reshape(len(READ), -1).T.tolist()))
+        keys = work_keys(case, degrees)
         own = structs.replace(settings, schedule="", treatments=(), offload=False)
         places = self._places.setdefault(own, {})
         new = {key: at for at, key in enumerate(keys) if key not in places}
@@ -48,4 +47,4 @@ class KnownWork:
             self._tables[own] = Table.joined([self._tables[own], found]) if places else found
             places.update(zip(new, range(len(places), len(places) + len(new)), strict=True))
         table, chosen = self._tables[own], [places[key] for key in keys]
-        return treated(case, settings, table.take(np.array(chosen) if columns.ndim > 1 else chosen[0]))
+        return treated(case, settings, table.take(np.array(chosen) if degrees.tensor_parallel.ndim else chosen[0]))
