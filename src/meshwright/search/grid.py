@@ -19,6 +19,7 @@ from meshwright.estimate.degrees import Degrees
 from meshwright.estimate.memory import activation_memory, dynamic_bytes
 from meshwright.estimate.split import take_columns
 from meshwright.estimate.stages import stage_costs
+from meshwright.perf.arrays import array
 from meshwright.perf.arrays import take as take_record
 from meshwright.search.grid_bounds import Bounds
 from meshwright.search.grid_rows import Bar, Knobs, Level, Piece, Rows, Turn
@@ -316,7 +317,10 @@ class Grid:
         if not len(inner):
             return None
         of_state = states.table.take(outer)
-        whole = structs.replace(of_state.degrees, num_microbatches=pace.num_microbatches[inner])
+        cp, dp = (array(self.legal.mesh[name][at[inner]]) for name in ("cp", "dp"))
+        whole = structs.replace(
+            of_state.degrees, num_microbatches=pace.num_microbatches[inner], context_parallel=cp, data_parallel=dp
+        )
         time = step_time(case, settings, take_record(pipeline, inner), of_state.times, whole, reserved_bytes=reserved)
         self.counts.evaluated += len(inner)
         self.counts.fitting += int(np.count_nonzero(reserved <= case.capacity_bytes))
