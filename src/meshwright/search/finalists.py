@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, field
 
 from meshwright.domain.layout import Layout, Overlap
 from meshwright.domain.uncertainty import LEAST_PROBABILITY, expected_s
@@ -85,8 +84,7 @@ def empty_pool() -> Pool:
     return Pool(knobs=np.zeros((12, 0), dtype=np.int64), step_s=none, reserved_bytes=none, order=np.zeros(0, dtype=np.int64))
 
 
-@dataclass(slots=True)
-class Finalists:
+class Finalists(Struct, eq=False):
     """Collects from rows what the end of the search needs; its size does not depend on the size of the grid."""
 
     space: Space
@@ -99,7 +97,8 @@ class Finalists:
     front_wanted: bool = True
     seen: int = 0
     """Places of the enumeration up to the last that was looked at."""
-    curve: FitCurve | None = field(init=False)
+    curve: FitCurve | None = None
+    """How likely layouts of the case fit."""
     grid: Grid | None = None
     """The grid once it is evaluated, for another pass."""
     _best: Pool = field(default_factory=empty_pool)
