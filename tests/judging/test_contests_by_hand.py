@@ -177,7 +177,7 @@ def test_a_knob_at_a_time_goes_downhill_as_far_as_it_fits(monkeypatch):
     )
     monkeypatch.setattr(
         climbing, "price_many",
-        lambda case, found: (None, np.array([times[each] for each in found]), np.array([needs[each] for each in found])),
+        lambda case, found, known: (None, np.array([times[each] for each in found]), np.array([needs[each] for each in found])),
     )
     monkeypatch.setattr(climbing, "expected_s", lambda case, step_s, reserved: step_s)
     case = Some(capacity_bytes=1.0)

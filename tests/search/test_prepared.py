@@ -34,6 +34,6 @@ def test_nothing_is_estimated_twice(monkeypatch, pins):
     prepared = Prepared(case=CASE, features=MEGATRON, runner=Functions())
     prepared.plan(SearchOptions(pins=pins))
     asked = []
-    monkeypatch.setattr(learnt, "estimates", lambda case, layouts: asked.extend(layouts) or estimates(case, layouts))
+    monkeypatch.setattr(learnt, "estimates", lambda case, layouts, known: asked.extend(layouts) or estimates(case, layouts, known))
     prepared.plan(SearchOptions(pins=pins))
     assert not asked

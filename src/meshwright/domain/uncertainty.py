@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
+from functools import lru_cache
 from typing import TypeAlias
 
 import numpy as np
@@ -104,13 +105,18 @@ def doublings_apart(value: str, others: Collection[str]) -> dict[str, float]:
 
     A value is a kind, a space and a place; a place is numbers between x: ``megatron h100-sxm dense 16-bit 12.0x5.0``.
     """
+    apart = ((other, _apart(value, other)) for other in others)
+    return {other: each for other, each in apart if each is not None}
+
+
+@lru_cache(maxsize=4096)
+def _apart(value: str, other: str) -> float | None:
+    """How far one value is from another; None where they are of other kinds. Layouts of a case ask about the same few."""
     kind, _, place = value.rpartition(" ")
-    here, start = place.split("x"), len(kind) + 1
-    found = {}
-    for other in others:
-        if kind and other.startswith(kind + " ") and " " not in other[start:]:
-            found[other] = sum(abs(float(a) - float(b)) for a, b in zip(here, other[start:].split("x"), strict=False))
-    return found
+    start = len(kind) + 1
+    if not (kind and other.startswith(kind + " ") and " " not in other[start:]):
+        return None
+    return sum(abs(float(a) - float(b)) for a, b in zip(place.split("x"), other[start:].split("x"), strict=False))
 
 
 class FitCurve(Value, frozen=True, kw_only=True):

@@ -24,7 +24,7 @@ from meshwright.perf.masked import is_masked, masked_kind, masking_bytes, maskin
 from meshwright.perf.offload import offload_s
 from meshwright.perf.operators import WorkShape, work_shape
 from meshwright.perf.parameters import padded_vocabulary
-from meshwright.perf.placement import layer_groups
+from meshwright.perf.placement import crossing, layer_groups
 from meshwright.perf.seconds import Seconds, seconds
 from meshwright.perf.tower import TowerCosts, tower_costs
 
@@ -60,20 +60,26 @@ class Settings(Struct, frozen=True, kw_only=True):
     """Kernels that the layouts name (``domain.kernels``)."""
 
 
-class KindCosts(Struct, frozen=True, kw_only=True):
-    """One kind of layer; tuples run over the treatments of the settings."""
+class BareLayer(Struct, frozen=True, kw_only=True):
+    """One kind of layer, whatever is recomputed in it."""
 
     time: LayerTime
-    recompute: tuple[Seconds, ...]
-    saved_bytes: tuple[Array, ...]
-    transient_bytes: tuple[Array, ...]
+    everything_bytes: Array
+    """Kept where nothing is recomputed, but for masks."""
+    working_bytes: Array
+    mask_bytes: Array
+    """Kept by a mask of the attention core."""
+    scores_bytes: Array
+    """Held while a mask is made."""
+    walked_bytes: Array | None
+    """Held while attention runs backward; None where ``working_bytes`` has all of it."""
+    headroom_ratio: Array
 
 
-class WorkCosts(Struct, frozen=True, kw_only=True):
-    """All that one micro-batch costs on a rank."""
+class Ends(Struct, frozen=True, kw_only=True):
+    """What one micro-batch costs on a rank beside its layers."""
 
     shape: WorkShape
-    kinds: tuple[KindCosts, ...]
     embedding: EndTime
     head: EndTime
     logits_bytes: Array
@@ -87,14 +93,35 @@ class WorkCosts(Struct, frozen=True, kw_only=True):
     """In front of the first layer; its seconds are the embedding's, too."""
 
 
+class BareWork(Ends, frozen=True, kw_only=True):
+    """All that one micro-batch costs on a rank, whatever is recomputed."""
+
+    layers: tuple[BareLayer, ...]
+
+
+class KindCosts(Struct, frozen=True, kw_only=True):
+    """One kind of layer; tuples run over the treatments of the settings."""
+
+    time: LayerTime
+    recompute: tuple[Seconds, ...]
+    saved_bytes: tuple[Array, ...]
+    transient_bytes: tuple[Array, ...]
+
+
+class WorkCosts(Ends, frozen=True, kw_only=True):
+    """All that one micro-batch costs on a rank, under each treatment."""
+
+    kinds: tuple[KindCosts, ...]
+
+
 def vocabulary_rows(case: Case, tensor_parallel: Array) -> Array:
     """Rows of the embedding as the implementation pads them."""
     tp = np.asarray(tensor_parallel).astype(np.int64)
     return array(np.asarray(padded_vocabulary(case.model.vocabulary, tp=tp, multiple=case.implementation.pads_vocabulary_to)))
 
 
-def kind_costs(kind: LayerKind, case: Case, shape: WorkShape, groups: Groups, settings: Settings) -> KindCosts:
-    """One kind of layer under the treatments of the settings.
+def bare_layer(kind: LayerKind, case: Case, shape: WorkShape, groups: Groups, settings: Settings) -> BareLayer:
+    """One kind of layer whatever is recomputed in it: of the settings, overlap and kind of context parallelism.
 
     Shapes:  the columns of ``shape``.
     Units:   s and bytes.
@@ -105,19 +132,36 @@ def kind_costs(kind: LayerKind, case: Case, shape: WorkShape, groups: Groups, se
         masking, (kept_mask, held_scores) = masking_s(kind, case, shape), masking_bytes(kind, case, shape)
         kind = masked_kind(kind)
     time = layer_time(kind, case, shape, groups, overlap=settings.overlap, context_kind=settings.context_kind, masking=masking)
-    hidden, sequence = case.model.hidden, case.batch.sequence_tokens
-    options = {
-        "implementation": case.implementation, "precision": case.training.precision,
-        "headroom_ratio": headroom_ratio(case, shape),
-    }
-    everything = saved_bytes(kind, hidden, sequence, shape, **options)  # type: ignore[arg-type]
+    hidden, sequence, headroom = case.model.hidden, case.batch.sequence_tokens, headroom_ratio(case, shape)
+    options = _options(case, headroom)
     working = working_bytes(
         kind, hidden, shape, implementation=case.implementation, weights_frozen=case.training.weights_frozen,
         slice_tokens=case.launch.slice_tokens,
     )
     buffers = case.implementation.gather_buffer_bytes * shape.tokens * hidden
-    working = working + np.where(shape.tensor_parallel > 1.0, buffers, 0.0)
-    walked = _attention_peak(kind, case, shape, settings, options)
+    return BareLayer(
+        time=time, everything_bytes=saved_bytes(kind, hidden, sequence, shape, **options),  # type: ignore[arg-type]
+        working_bytes=working + np.where(shape.tensor_parallel > 1.0, buffers, 0.0), mask_bytes=kept_mask, scores_bytes=held_scores,
+        walked_bytes=_attention_peak(kind, case, shape, settings, options), headroom_ratio=headroom,
+    )
+
+
+def _options(case: Case, headroom: Array) -> dict[str, object]:
+    """What all questions about kept bytes have in common."""
+    return {"implementation": case.implementation, "precision": case.training.precision, "headroom_ratio": headroom}
+
+
+def kind_costs(kind: LayerKind, case: Case, shape: WorkShape, bare: BareLayer, settings: Settings) -> KindCosts:
+    """One kind of layer under the treatments of the settings.
+
+    Shapes:  the columns of ``shape``.
+    Units:   s and bytes.
+    Source:  ``perf.layer``, ``perf.activations``.
+    """
+    if is_masked(kind, case):
+        kind = masked_kind(kind)
+    hidden, sequence, time = case.model.hidden, case.batch.sequence_tokens, bare.time
+    everything, kept_mask, options = bare.everything_bytes, bare.mask_bytes, _options(case, bare.headroom_ratio)
     recompute: list[Seconds] = []
     saved: list[Array] = []
     brought: list[Array] = []
@@ -131,9 +175,9 @@ def kind_costs(kind: LayerKind, case: Case, shape: WorkShape, groups: Groups, se
                 kept = kept + (0.0 if "core_attn" in modules else kept_mask)
             case Full():
                 again, kept = recompute_s(time, None), checkpoint_bytes(hidden, shape, streams=kind.streams)
-        peak = working + (everything + kept_mask - kept) + held_scores
-        if walked is not None:
-            peak = np.maximum(peak, walked - kept)
+        peak = bare.working_bytes + (everything + kept_mask - kept) + bare.scores_bytes
+        if bare.walked_bytes is not None:
+            peak = np.maximum(peak, bare.walked_bytes - kept)
         if case.launch.offloads:
             away = _offloaded_bytes(kind, case, shape, kept, treatment, options)
             again = again.plus(offload_s(away, time.forward.total, time.backward.total + again.total, case.cluster))
@@ -201,23 +245,68 @@ def work_costs(case: Case, settings: Settings, degrees: Degrees, alike: Alike | 
     Units:   s and bytes.
     Source:  ``perf``.
     """
+    if alike is None:
+        return treated(case, settings, bare_work(case, settings, degrees))
     shape, groups = _ground(case, degrees)
-    vocabulary = vocabulary_rows(case, degrees.tensor_parallel)
 
     def of(kind: LayerKind) -> KindCosts:
-        if alike is None or kind.experts is not None:
-            return kind_costs(kind, case, shape, groups, settings)
-        return Table(kind_costs(kind, case, *_ground(case, take(degrees, alike.one)), settings), len(alike.one)).take(alike.like)
+        if kind.experts is not None:
+            return kind_costs(kind, case, shape, bare_layer(kind, case, shape, groups, settings), settings)
+        own, among = _ground(case, take(degrees, alike.one))
+        costs = kind_costs(kind, case, own, bare_layer(kind, case, own, among, settings), settings)
+        return Table(costs, len(alike.one)).take(alike.like)
 
+    return WorkCosts(kinds=tuple(map(of, case.model.kinds)), **structs.asdict(_ends(case, shape, groups, degrees)))
+
+
+def work_keys(case: Case, degrees: Degrees) -> list[tuple[float, ...]]:
+    """Of every column all that the costs of one micro-batch read of its degrees: columns with one key cost the same.
+
+    Shapes:  degrees are columns of one length, or numbers.
+    Units:   ranks, sequences, and the share of hops between stages that cross domains.
+    """
+    crosses = crossing(degrees.devices_per_stage, degrees.pipeline_parallel, case.cluster)
+    columns = np.array([
+        degrees.tensor_parallel, degrees.sequence_parallel, degrees.context_parallel, degrees.expert_parallel,
+        degrees.expert_tensor_parallel, degrees.microbatch_sequences, crosses,
+    ])
+    return list(map(tuple, columns.reshape(len(columns), -1).T.tolist()))
+
+
+def bare_work(case: Case, settings: Settings, degrees: Degrees) -> BareWork:
+    """What one micro-batch costs whatever is recomputed: of the settings, overlap and kind of context parallelism.
+
+    Shapes:  degrees broadcast; what ``work_keys`` says alone is read.
+    Units:   s and bytes.
+    Source:  ``perf``.
+    """
+    shape, groups = _ground(case, degrees)
+    layers = tuple(bare_layer(kind, case, shape, groups, settings) for kind in case.model.kinds)
+    return BareWork(layers=layers, **structs.asdict(_ends(case, shape, groups, degrees)))
+
+
+def treated(case: Case, settings: Settings, bare: BareWork) -> WorkCosts:
+    """The same under the treatments of the settings.
+
+    Shapes:  the columns of ``bare``.
+    Units:   s and bytes.
+    Source:  ``kind_costs``.
+    """
+    ends = structs.asdict(bare)
+    kinds = zip(case.model.kinds, ends.pop("layers"), strict=True)
+    return WorkCosts(kinds=tuple(kind_costs(kind, case, bare.shape, layer, settings) for kind, layer in kinds), **ends)
+
+
+def _ends(case: Case, shape: WorkShape, groups: Groups, degrees: Degrees) -> Ends:
+    vocabulary = vocabulary_rows(case, degrees.tensor_parallel)
     embedding, tower = embedding_time(case, shape, groups), None
     if case.model.tower is not None:
         tower = tower_costs(case.model.tower, case, degrees.microbatch_sequences, degrees.devices_per_stage)
         embedding = structs.replace(
             embedding, forward=embedding.forward.plus(tower.forward), backward=embedding.backward.plus(tower.backward)
         )
-    return WorkCosts(
+    return Ends(
         shape=shape,
-        kinds=tuple(map(of, case.model.kinds)),
         embedding=embedding,
         head=head_time(case, shape, groups, vocabulary),
         logits_bytes=logits_bytes(case, shape, vocabulary),

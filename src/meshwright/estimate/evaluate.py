@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from meshwright.domain.case import Case
     from meshwright.domain.layout import Layout
     from meshwright.domain.memory_reading import MemoryReading
+    from meshwright.estimate.known_work import KnownWork
     from meshwright.estimate.split import Split
 
 
@@ -90,24 +91,28 @@ def composition_of(case: Case, layout: Layout, *, every_stage: bool = True) -> C
     )
 
 
-def evaluate(case: Case, layout: Layout) -> Evaluation:
-    """Evaluate one layout, one row per stage.
+def evaluate(case: Case, layout: Layout, known: KnownWork | None = None) -> Evaluation:
+    """Evaluate one layout, one row per stage; ``known`` as in ``evaluate_columns``.
 
     Units:   s and bytes.
     Source:  ``evaluate_columns``.
     """
-    return evaluate_columns(case, settings_of(layout), degrees_of(layout), composition_of(case, layout))
+    return evaluate_columns(case, settings_of(layout), degrees_of(layout), composition_of(case, layout), known)
 
 
-def evaluate_columns(case: Case, settings: Settings, degrees: Degrees, composition: Composition) -> Evaluation:
-    """Evaluate layouts of the same settings: one, as numbers, or many, as columns.
+def evaluate_columns(
+    case: Case, settings: Settings, degrees: Degrees, composition: Composition, known: KnownWork | None = None
+) -> Evaluation:
+    """Evaluate layouts of the same settings: one, as numbers, or many, as columns of one length.
+
+    ``known``: what micro-batches of the case cost, as far as that was asked before; it gets to know these.
 
     Shapes:  degrees broadcast; the composition has rows first.
     Units:   s and bytes.
     Source:  ``estimate.costs``, ``estimate.stages``, ``estimate.combine``.
     """
     case = with_kernels(case, compiled=settings.compiled, attention=settings.attention)
-    costs = work_costs(case, settings, degrees)
+    costs = work_costs(case, settings, degrees) if known is None else known.costs(case, settings, degrees)
     inputs = stage_inputs(costs)
     stages = stage_costs(inputs, composition)
     parameters = stage_parameters(case, composition, degrees)

@@ -11,15 +11,15 @@ from msgspec import structs
 
 from meshwright.domain.kernels import with_kernels
 from meshwright.estimate.combine import pipeline_time, state_costs, step_time
-from meshwright.estimate.costs import work_costs
+from meshwright.estimate.costs import work_keys
 from meshwright.estimate.degrees import Degrees, columns_of
 from meshwright.estimate.evaluate import composition_of, settings_of
+from meshwright.estimate.known_work import KnownWork
 from meshwright.estimate.memory import activation_memory, dynamic_bytes, static_bytes, step_bytes
 from meshwright.estimate.split import stack, take_columns, treatments_of
 from meshwright.estimate.stages import stage_costs, stage_inputs, stage_parameters, together, under
 from meshwright.estimate.tables import Table
 from meshwright.perf.arrays import Array, take
-from meshwright.perf.placement import crossing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,31 +31,28 @@ if TYPE_CHECKING:
     from meshwright.estimate.split import Composition
     from meshwright.estimate.stages import StageInputs
 
-WORK_KEYS = (
-    "tensor_parallel", "sequence_parallel", "context_parallel", "expert_parallel", "expert_tensor_parallel", "microbatch_sequences"
-)
-"""Degrees that the work of a layer depends on, beside whether hops between stages cross domains."""
-
-
-def evaluate_many(case: Case, layouts: Sequence[Layout]) -> tuple[Array, Array]:
+def evaluate_many(case: Case, layouts: Sequence[Layout], known: KnownWork | None = None) -> tuple[Array, Array]:
     """Step time and reserved bytes of every layout, in the order given: ``price_many`` without the mean.
 
     Shapes:  n layouts -> two columns of n.
     Units:   s, bytes.
     Source:  ``price_many``.
     """
-    step_s, _, reserved = price_many(case, layouts)
+    step_s, _, reserved = price_many(case, layouts, known)
     return step_s, reserved
 
 
-def price_many(case: Case, layouts: Sequence[Layout]) -> tuple[Array, Array, Array]:
+def price_many(case: Case, layouts: Sequence[Layout], known: KnownWork | None = None) -> tuple[Array, Array, Array]:
     """Step time, its mean over the times that runs take, and reserved bytes of every layout, in the order given.
+
+    ``known``: what micro-batches of the case cost, as far as that was asked before; it gets to know these.
 
     Shapes:  n layouts -> three columns of n.
     Units:   s, s, bytes.
     Holds:   equal to ``evaluate`` of each up to the last bits.
     Source:  ``estimate.evaluate.evaluate_columns``, whose functions these are.
     """
+    known = known or KnownWork()
     groups: defaultdict[Settings, defaultdict[Settings, list[int]]] = defaultdict(lambda: defaultdict(list))
     for index, layout in enumerate(layouts):
         settings = structs.replace(settings_of(layout), treatments=())
@@ -63,7 +60,7 @@ def price_many(case: Case, layouts: Sequence[Layout]) -> tuple[Array, Array, Arr
     step_s, mean_s, reserved = (np.zeros(len(layouts)) for _ in range(3))
     for alike, schedules in groups.items():
         own = with_kernels(case, compiled=alike.compiled, attention=alike.attention)
-        layers = _Layers(own, alike, [layouts[index] for members in schedules.values() for index in members])
+        layers = _Layers(own, alike, [layouts[index] for members in schedules.values() for index in members], known)
         begin = 0
         for settings, members in schedules.items():
             chosen = [layouts[index] for index in members]
@@ -90,16 +87,16 @@ def _evaluate_group(case: Case, settings: Settings, layouts: Sequence[Layout], i
 class _Layers:
     """Layers of layouts, computed once for each distinct key, under every treatment that a layout has; no schedule matters here."""
 
-    def __init__(self, case: Case, settings: Settings, layouts: Sequence[Layout]) -> None:
+    def __init__(self, case: Case, settings: Settings, layouts: Sequence[Layout], known: KnownWork) -> None:
         degrees = Degrees.of(columns_of(layouts))
-        crosses = crossing(degrees.devices_per_stage, degrees.pipeline_parallel, case.cluster)
-        keys = np.stack([*(getattr(degrees, name) for name in WORK_KEYS), crosses])
-        _, first, key = np.unique(keys, axis=1, return_index=True, return_inverse=True)
+        place: dict[tuple[float, ...], int] = {}
+        key = np.array([place.setdefault(each, len(place)) for each in work_keys(case, degrees)])
+        _, first = np.unique(key, return_index=True)
         self._own = [treatments_of(layout.recompute) for layout in layouts]
         every = dict.fromkeys(each for several in self._own for each in several)
-        found = stage_inputs(work_costs(case, structs.replace(settings, treatments=tuple(every)), take(degrees, first)))
+        found = stage_inputs(known.costs(case, structs.replace(settings, treatments=tuple(every)), take(degrees, first)))
         self._begin = {treatment: number * len(first) for number, treatment in enumerate(every)}
-        self._key = key.reshape(-1)
+        self._key = key
         self._table = Table.joined([Table(under(found, number), len(first)) for number in range(len(every))])
 
     def inputs(self, chosen: slice) -> StageInputs:

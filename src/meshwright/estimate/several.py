@@ -11,6 +11,7 @@ from msgspec import structs
 from meshwright.domain.kernels import with_kernels
 from meshwright.estimate.degrees import Degrees, columns_of
 from meshwright.estimate.evaluate import Evaluation, composition_of, evaluate, evaluate_columns, settings_of, whole_step
+from meshwright.estimate.known_work import KnownWork
 from meshwright.estimate.simulate import simulated_bubbles_s
 from meshwright.estimate.single import estimate, with_bubble
 from meshwright.estimate.split import stack, treatments_of
@@ -28,14 +29,16 @@ if TYPE_CHECKING:
 Value = TypeVar("Value")
 
 
-def estimates(case: Case, layouts: Sequence[Layout]) -> list[Estimate]:
+def estimates(case: Case, layouts: Sequence[Layout], known: KnownWork | None = None) -> list[Estimate]:
     """Predict some layouts.
+
+    ``known``: what micro-batches of the case cost, as far as that was asked before; it gets to know these.
 
     Units:   as ``estimate``.
     Holds:   to the bit what ``estimate`` says of each.
     Source:  ``estimate.single.estimate``.
     """
-    closed = evaluations(case, layouts)
+    closed = evaluations(case, layouts, known)
     bubbles = simulated_bubbles_s(case, list(zip(layouts, closed, strict=True)))
     return [
         estimate(case, layout, each, with_bubble(each, bubble))
@@ -43,31 +46,33 @@ def estimates(case: Case, layouts: Sequence[Layout]) -> list[Estimate]:
     ]
 
 
-def evaluations(case: Case, layouts: Sequence[Layout]) -> list[Evaluation]:
-    """Evaluate some layouts, one row per stage.
+def evaluations(case: Case, layouts: Sequence[Layout], known: KnownWork | None = None) -> list[Evaluation]:
+    """Evaluate some layouts, one row per stage; ``known`` as in ``estimates``.
 
     Units:   s and bytes.
     Holds:   to the bit what ``evaluate`` says of each.
     Source:  ``estimate.evaluate.evaluate_columns``.
     """
+    known = known or KnownWork()  # groups differ in schedules, of which work knows nothing
     groups: defaultdict[Settings, list[int]] = defaultdict(list)
     for index, layout in enumerate(layouts):
         groups[structs.replace(settings_of(layout), treatments=())].append(index)
     found: dict[int, Evaluation] = {}
     for settings, members in groups.items():
         own = [layouts[index] for index in members]
-        together = [evaluate(case, own[0])] if len(own) == 1 else _group(case, settings, own)
+        together = [evaluate(case, own[0], known)] if len(own) == 1 else _group(case, settings, own, known)
         found |= dict(zip(members, together, strict=True))
     return [found[index] for index in range(len(layouts))]
 
 
-def _group(case: Case, settings: Settings, layouts: Sequence[Layout]) -> list[Evaluation]:
+def _group(case: Case, settings: Settings, layouts: Sequence[Layout], known: KnownWork) -> list[Evaluation]:
     """Layouts that differ in degrees, stages and recomputation, each taken out of the columns of all."""
     every = tuple(dict.fromkeys(each for layout in layouts for each in treatments_of(layout.recompute)))
     compositions = [composition_of(case, layout) for layout in layouts]
     spread = [_spread(each, layout, every) for each, layout in zip(compositions, layouts, strict=True)]
     columns = evaluate_columns(
-        case, structs.replace(settings, treatments=every), Degrees.of(columns_of(layouts)), stack(spread, len(case.model.kinds))
+        case, structs.replace(settings, treatments=every), Degrees.of(columns_of(layouts)), stack(spread, len(case.model.kinds)),
+        known,
     )
     fitted = with_kernels(case, compiled=settings.compiled, attention=settings.attention)
     return [

@@ -20,7 +20,7 @@ Record = TypeVar("Record")
 
 
 class Table(Generic[Record]):
-    """Columns of a record of arrays: its fields, nested records and tuples among them, row under row.
+    """Columns of a record of arrays: its fields, nested records, tuples and mappings among them, row under row.
 
     Shapes:  every array ``[..., column]``; numbers and rows of one column are the same in all columns.
     """
@@ -56,8 +56,8 @@ class Table(Generic[Record]):
         """The record of all columns."""
         return cast("Record", _Rebuilding(self.rows).of(self._form))
 
-    def take(self, index: NDArray[np.int64]) -> Record:
-        """The record of chosen columns."""
+    def take(self, index: NDArray[np.int64] | int) -> Record:
+        """The record of chosen columns; of one by its number, as arrays of a dimension less."""
         return cast("Record", _Rebuilding(self.rows.take(index, axis=1)).of(self._form))
 
 
@@ -75,11 +75,13 @@ class _Rebuilding:
             begin = self._at
             above = np.shape(value)[:-1]
             self._at = begin + math.prod(above)
-            return self._rows[begin : self._at].reshape(*above, -1)
+            return self._rows[begin : self._at].reshape((*above, *self._rows.shape[1:]))
         if isinstance(value, tuple):
             return tuple(self.of(each) for each in value)
         if isinstance(value, Struct):
             return type(value)(**{name: self.of(getattr(value, name)) for name in value.__struct_fields__})
+        if isinstance(value, dict):
+            return {name: self.of(each) for name, each in value.items()}
         return value
 
 
@@ -93,6 +95,9 @@ def _arrays(value: Any) -> Iterator[Floats]:
     elif isinstance(value, Struct):
         for name in value.__struct_fields__:
             yield from _arrays(getattr(value, name))
+    elif isinstance(value, dict):
+        for each in value.values():
+            yield from _arrays(each)
 
 
 def _block(values: Floats) -> Floats:

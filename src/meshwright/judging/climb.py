@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from meshwright.estimate.certainty import expected_s
+from meshwright.estimate.known_work import KnownWork
 from meshwright.estimate.many import price_many
 from meshwright.judging.neighbours import neighbours
 
@@ -24,12 +25,12 @@ def climb(case: Case, features: Features, start: Layout, start_expected_s: float
     Units:   s.
     Holds:   every move is to the fitting neighbour that is expected to be fastest.
     """
-    current, best = start, start_expected_s
+    current, best, known = start, start_expected_s, KnownWork()
     for move in range(MOVES):
         layouts = [each.layout for each in neighbours(case, features, current) if each.layout is not None]
         if not layouts:
             return current, move
-        _, mean_s, reserved = price_many(case, layouts)
+        _, mean_s, reserved = price_many(case, layouts, known)
         expected = np.where(reserved <= case.capacity_bytes, expected_s(case, mean_s, reserved), np.inf)
         found = int(np.argmin(expected))
         if expected[found] >= best * 0.9999:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from meshwright.errors import Message
+from meshwright.estimate.known_work import KnownWork
 from meshwright.estimate.naming import name_of
 from meshwright.estimate.overlap import overlap_for
 from meshwright.estimate.several import estimates
@@ -69,6 +70,7 @@ class Facts:
         self.case, self.layout, self.features, self.runner = case, layout, features, runner
         self.estimate = estimate if estimate is not None else estimate_of(case, layout)
         self._trials: dict[Layout, Estimate] = {layout: self.estimate}
+        self._work = KnownWork()
         self._refused: dict[Layout, tuple[str, ...]] = {}
 
     @property
@@ -185,8 +187,7 @@ class Facts:
         """Another layout estimated once, or an estimate under another case."""
         if case is not None:
             return Trial(layout=layout, estimate=estimate_of(case, layout), refused_because=self.refusals(layout, case))
-        if layout not in self._trials:
-            self._trials[layout] = estimate_of(self.case, layout)
+        self.know((layout,))
         return Trial(layout=layout, estimate=self._trials[layout], refused_because=self.refusals(layout))
 
     def trials(self, layouts: Sequence[Layout]) -> list[Trial]:
@@ -197,7 +198,7 @@ class Facts:
     def know(self, layouts: Iterable[Layout]) -> None:
         """Estimate layouts together that will be tried one by one."""
         new = [layout for layout in dict.fromkeys(layouts) if layout not in self._trials]
-        self._trials.update(zip(new, estimates(self.case, new), strict=True))
+        self._trials.update(zip(new, estimates(self.case, new, self._work), strict=True))
 
     def varied(self, **knobs: Any) -> Trial | None:
         """The layout with other knobs, rebalanced; None where a division fails or a rule refuses it."""

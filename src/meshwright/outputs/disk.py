@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
 import stat
 from contextlib import suppress
@@ -70,6 +69,8 @@ def read(path: str) -> bytes:
 
 def digest(content: bytes | memoryview) -> str:
     """SHA-256 in hexadecimal digits."""
+    import hashlib  # loads OpenSSL, and only who writes asks
+
     return hashlib.sha256(content).hexdigest()
 
 

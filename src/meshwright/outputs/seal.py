@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
+
+from meshwright.outputs.disk import digest
 
 SEAL = "seal:" + 64 * "0"
 _FOUND = re.compile(rb"seal:[0-9a-f]{64}")
@@ -15,10 +16,10 @@ _FOUND = re.compile(rb"seal:[0-9a-f]{64}")
 def sealed(text: str) -> str:
     """The text with its seal closed; a file with this text may be replaced unasked until somebody changes it."""
     assert text.count(SEAL) == 1, "a text has one seal"
-    return text.replace(SEAL, f"seal:{hashlib.sha256(text.encode()).hexdigest()}")
+    return text.replace(SEAL, f"seal:{digest(text.encode())}")
 
 
 def is_intact(content: bytes) -> bool:
     """Whether a file has a seal, and has not been changed since it was closed."""
     found = _FOUND.findall(content)
-    return len(found) == 1 and hashlib.sha256(content.replace(found[0], SEAL.encode())).hexdigest().encode() == found[0][5:]
+    return len(found) == 1 and digest(content.replace(found[0], SEAL.encode())).encode() == found[0][5:]

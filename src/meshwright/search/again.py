@@ -89,7 +89,10 @@ def other_kinds(pool: Finalists, leaders: Sequence[Candidate]) -> Iterator[Candi
 
 def _grid(pool: Finalists, wider: Space, legal: Legal, bar: _Bar | None) -> Grid:
     """The grid of some legal layouts; they are not counted."""
-    return Grid(wider, Counts(rejected=Counter()), legal, pool.overlap, bar, bound=True)
+    return Grid(
+        wider, Counts(rejected=Counter()), legal, pool.overlap, bar, bound=True,
+        led=bar is not None and math.isfinite(bar.latest_s),
+    )
 
 
 def _best(

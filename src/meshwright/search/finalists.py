@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, field
 
 from meshwright.domain.layout import Layout, Overlap
 from meshwright.domain.uncertainty import LEAST_PROBABILITY, expected_s
@@ -85,8 +84,7 @@ def empty_pool() -> Pool:
     return Pool(knobs=np.zeros((12, 0), dtype=np.int64), step_s=none, reserved_bytes=none, order=np.zeros(0, dtype=np.int64))
 
 
-@dataclass(slots=True)
-class Finalists:
+class Finalists(Struct, eq=False):
     """Collects from rows what the end of the search needs; its size does not depend on the size of the grid."""
 
     space: Space
@@ -99,18 +97,22 @@ class Finalists:
     front_wanted: bool = True
     seen: int = 0
     """Places of the enumeration up to the last that was looked at."""
-    curve: FitCurve | None = field(init=False)
+    curve: FitCurve | None = None
+    """How likely layouts of the case fit."""
     grid: Grid | None = None
     """The grid once it is evaluated, for another pass."""
     _best: Pool = field(default_factory=empty_pool)
     _near: list[Pool] = field(default_factory=lambda: [empty_pool() for _ in NEAR_RATIOS[1:]])
     _front: Pool = field(default_factory=empty_pool)
+    _bars: tuple[float, ...] | None = None
+    """What ``_bar`` says of the best and of each band; None where rows were kept since."""
 
     def __post_init__(self) -> None:
         self.curve = memory_curve(self.space.case)
 
     def add(self, rows: Rows) -> None:
         """Look at evaluated rows."""
+        self._bars = None
         fits = rows.reserved_bytes <= self.capacity_bytes
         key = self._key(rows.mean_s, rows.reserved_bytes)
         self._best = self._kept(rows, key, fits, self._best, self.keep)
@@ -128,14 +130,13 @@ class Finalists:
         Holds:   a layout is expected to take no less than its step, and over the memory no less than that over the probability at
                  the lower end of its band; the front is of those that nothing known beats in both.
         """
-        over = reserved_bytes > self.capacity_bytes
-        beyond = over | (self._figure(step_s, reserved_bytes) > self._worst(self._best, self.keep))
-        for pool, (above, upto) in zip(self._near, pairwise(NEAR_RATIOS), strict=True) if self.near_wanted else ():
-            worst = self._worst(pool, NEAR)
-            if self.objective != "memory" and self.curve is not None:
-                fits = self.curve.memory_probability(above * self.capacity_bytes, self.space.case.offered_bytes)
-                worst = worst * max(float(fits), LEAST_PROBABILITY) * (1.0 + ROUNDED)
-            late = self._figure(step_s, reserved_bytes) > worst
+        if self._bars is None:
+            self._bars = (self._worst(self._best, self.keep), *map(self._bar, self._near, NEAR_RATIOS))
+        of_best, *of_bands = self._bars
+        over, figure = reserved_bytes > self.capacity_bytes, self._figure(step_s, reserved_bytes)
+        beyond = over | (figure > of_best)
+        for bar, (above, upto) in zip(of_bands, pairwise(NEAR_RATIOS), strict=True) if self.near_wanted else ():
+            late = figure > bar
             outside = reserved_bytes > upto * self.capacity_bytes * (1.0 + ROUNDED)
             if exactly:
                 outside = outside | (reserved_bytes < above * self.capacity_bytes * (1.0 - ROUNDED))
@@ -159,6 +160,14 @@ class Finalists:
     def _worst(self, pool: Pool, size: int) -> float:
         """The key that a layout must not exceed to be kept."""
         return float(self._key(pool.step_s[-1:], pool.reserved_bytes[-1:])[0]) if len(pool) >= size else math.inf
+
+    def _bar(self, pool: Pool, above: float) -> float:
+        """The figure that a layout of a band, from so much of the memory on, must not exceed to be kept."""
+        worst = self._worst(pool, NEAR)
+        if self.objective == "memory" or self.curve is None:
+            return worst
+        fits = self.curve.memory_probability(above * self.capacity_bytes, self.space.case.offered_bytes)
+        return worst * max(float(fits), LEAST_PROBABILITY) * (1.0 + ROUNDED)
 
     @property
     def best(self) -> list[Candidate]:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from meshwright.domain.estimate import Estimate
     from meshwright.domain.features import Features
     from meshwright.domain.layout import Layout, Overlap
+    from meshwright.estimate.known_work import KnownWork
     from meshwright.search.finalists import Candidate
     from meshwright.search.result import RankedPlan, SearchOptions
     from meshwright.search.runner import Runner
@@ -161,7 +162,7 @@ def _finalists(
     """
     pins, candidates, balanced = parse_pins(options.pins), [], []
     for pools in leveled:
-        refined = _refined(pools, options, lean=lean)
+        refined = _refined(pools, options, asked.learnt.work, lean=lean)
         own = asked.first(refined)
         if refined and not own:
             own = _deeper(case, features, options, pools, asked)
@@ -173,9 +174,10 @@ def _finalists(
         anew = rebalanced(
             case, features, own, near, pins=pins, simulated=asked.simulated(own, options), acceptable=asked.able,
             refined=refined, said=asked.said, freed=_freed(case, features, options, pools[0].overlap, asked) if freed else ((), ()),
+            work=asked.learnt.work,
         )
         best = asked.best([*(each.layout for each in own), *anew], options) if anew else []
-        balanced += [*anew, *rechunked(case, features, best, anew, pins=pins, acceptable=asked.able)]
+        balanced += [*anew, *rechunked(case, features, best, anew, pins=pins, acceptable=asked.able, work=asked.learnt.work)]
     return candidates, balanced
 
 
@@ -192,16 +194,16 @@ def _freed(
         space=space, overlap=overlap, objective=options.objective, capacity_bytes=case.capacity_bytes, front_wanted=False,
     ))
     shapes: dict[tuple[object, ...], Candidate] = {}
-    for each in _refined([pool], options, lean=False):
+    for each in _refined([pool], options, asked.learnt.work, lean=False):
         key = ranking.shape(each.layout, trained=not case.training.weights_frozen)
         if key not in shapes and len(shapes) < asked.most and asked.able(each.layout):
             shapes[key] = asked.said(each)
     return [*shapes.values()], [[asked.said(each) for each in band] for band in pool.near]
 
 
-def _refined(pools: Sequence[Finalists], options: SearchOptions, *, lean: bool) -> list[Candidate]:
+def _refined(pools: Sequence[Finalists], options: SearchOptions, work: KnownWork, *, lean: bool) -> list[Candidate]:
     """The grid's best of all numbers of devices and their neighbours, best first."""
-    case, near = pools[0].space.case, [refine(pool.space, pool) if options.refine else pool.best for pool in pools]
+    case, near = pools[0].space.case, [refine(pool.space, pool, work=work) if options.refine else pool.best for pool in pools]
     found = _sorted(case, near, options)
     more = [[*again(pool, found), *other_kinds(pool, found)] for pool in pools] if options.refine and not lean else []
     return _sorted(case, [[*own, *other] for own, other in zip(near, more, strict=True)], options) if any(more) else found
@@ -231,7 +233,8 @@ def _deeper(
         ))
         own = asked.first(deep.best)
         known = {each.layout for each in own}
-        tried = fitting(pool.space, around(pool.space, list(known)), known=known, after=deep.seen) if options.refine else []
+        near = around(pool.space, list(known)) if options.refine else []
+        tried = fitting(pool.space, near, known=known, after=deep.seen, work=asked.learnt.work)
         found.append([*own, *tried])
     return asked.first(_sorted(case, found, options))
 

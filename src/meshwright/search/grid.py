@@ -19,6 +19,7 @@ from meshwright.estimate.degrees import Degrees
 from meshwright.estimate.memory import activation_memory, dynamic_bytes
 from meshwright.estimate.split import take_columns
 from meshwright.estimate.stages import stage_costs
+from meshwright.perf.arrays import array
 from meshwright.perf.arrays import take as take_record
 from meshwright.search.grid_bounds import Bounds
 from meshwright.search.grid_rows import Bar, Knobs, Level, Piece, Rows, Turn
@@ -44,7 +45,8 @@ __all__ = ["Bar", "Counts", "Rows", "evaluate_grid", "sequence_parallel"]
 WHOLE = 100_000
 """A grid of so few legal layouts is evaluated whole: bounds would take longer than what they leave out."""
 BLOCK_PAIRS, FIRST_PAIRS = 16384, 2048
-"""Pairs of mesh and micro-batch that are looked at side by side; under a bar few at first, so that there soon is a bar."""
+"""Pairs of mesh and micro-batch that are looked at side by side; under a bar few at first, so that there soon is a bar,
+unless one is known before."""
 BLOCK_MESHES = 4096
 """Meshes whose states are made side by side under a bar: bounds their memory."""
 CHUNK_LAYOUTS, FIRST_CHUNK = 32768, 1024
@@ -85,8 +87,13 @@ def open_grid(space: Space, counts: Counts, *, overlap: Overlap, bound: bool = T
 class Grid:
     """The tables of a grid under evaluation, and what they leave for another pass over some of it."""
 
-    def __init__(self, space: Space, counts: Counts, legal: Legal, overlap: Overlap, bar: Bar | None, *, bound: bool) -> None:
+    def __init__(
+        self, space: Space, counts: Counts, legal: Legal, overlap: Overlap, bar: Bar | None, *, bound: bool, led: bool = False
+    ) -> None:
+        """``led``: the bar knows a latest time before any layout is looked at."""
         self.space, self.counts, self.legal, self.bar, self.bound = space, counts, legal, bar, bound
+        self.least_pairs, self.least_layouts = (BLOCK_PAIRS, CHUNK_LAYOUTS) if led else (FIRST_PAIRS, FIRST_CHUNK)
+        """What is looked at side by side under a bar at first."""
         self.settings = [settings_for(space, schedule, overlap) for schedule in space.schedules]
         self.chunks, self.sizes = np.array(space.chunks, dtype=np.int64), np.array(space.microbatches, dtype=np.int64)
         self.treatments = np.array(space.codes, dtype=np.int64)
@@ -170,7 +177,7 @@ class Grid:
             return
         room = np.min([each.room.min(axis=1) for each in levels], axis=0)
         least_s, treatments = self.bounds.of_meshes_s[self.treatments][:, meshes], len(self.treatments)
-        left, size = np.arange(len(meshes)), max(1, FIRST_PAIRS // max(1, len(self.space.microbatches)))
+        left, size = np.arange(len(meshes)), max(1, self.least_pairs // max(1, len(self.space.microbatches)))
         while len(left):
             needed = np.broadcast_to(room[left], (treatments, len(left)))
             late = self.bar.beyond(least_s[:, left], needed, self._knobs(meshes[left], self.treatments[:, None]))
@@ -250,7 +257,7 @@ class Grid:
             soonest = np.argsort(own_s, kind="stable")
             treatment, pair, chunk, own_s = treatment[soonest], pair[soonest], chunk[soonest], own_s[soonest]
         most = max(1, CHUNK_LAYOUTS // len(self.space.shard_options))
-        size = most if self.bar is None else max(1, FIRST_CHUNK // len(self.space.shard_options))
+        size = most if self.bar is None else max(1, self.least_layouts // len(self.space.shard_options))
         begin = 0
         while begin < len(pair):
             part = slice(begin, begin + size)
@@ -310,7 +317,10 @@ class Grid:
         if not len(inner):
             return None
         of_state = states.table.take(outer)
-        whole = structs.replace(of_state.degrees, num_microbatches=pace.num_microbatches[inner])
+        cp, dp = (array(self.legal.mesh[name][at[inner]]) for name in ("cp", "dp"))
+        whole = structs.replace(
+            of_state.degrees, num_microbatches=pace.num_microbatches[inner], context_parallel=cp, data_parallel=dp
+        )
         time = step_time(case, settings, take_record(pipeline, inner), of_state.times, whole, reserved_bytes=reserved)
         self.counts.evaluated += len(inner)
         self.counts.fitting += int(np.count_nonzero(reserved <= case.capacity_bytes))

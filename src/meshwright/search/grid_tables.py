@@ -158,7 +158,8 @@ class States(Struct, frozen=True, kw_only=True):
     pipeline_of: Ints
     """Of every shape."""
     number: Ints
-    """Columns of the table by shape and sharding option, ``[shape, option]``; -1 where that is not legal."""
+    """Columns of the table by shape and sharding option, ``[shape, option]``; -1 where that is not legal. Meshes that differ in
+    how their ranks are split into context and data parallelism share them: of the degrees these two are those of one such mesh."""
     table: Table[Sharded]
     zero: Ints
     shards: Ints
@@ -184,16 +185,20 @@ def states_of(space: Space, legal: Legal, meshes: Ints, used: Bools, settings: S
     state_at, option = np.nonzero(legal_here)
     if not len(state_at):
         return None
+    _, alike = distinct_pairs(_as_states_know(space, take(legal.mesh, meshes))[at], pipeline_of)
+    shapes, of_shape = _first_of(alike)
+    states, of_state = _first_of(alike[state_at] * legal_here.shape[1] + option)
     number = np.full(legal_here.shape, -1, dtype=np.int64)
-    number[state_at, option] = np.arange(len(state_at))
+    number[state_at, option] = of_state
+    state_at, option = state_at[states], option[states]
     pipelines = Compositions(case, pp, vp, folded=settings.schedule == "dualpipev")
-    composition = pipelines.take(pipeline_of)
-    parameters = stage_parameters(case, composition, Degrees.of(mesh))
+    parameters = stage_parameters(case, pipelines.take(pipeline_of[shapes]), Degrees.of(take(mesh, shapes)))
     zero = np.array([each.stage for each in space.shard_options], dtype=np.int64)[option]
     shards = legal.shards[option, meshes[at][state_at]]
     degrees = Degrees.of({**take(mesh, state_at), "vp": chunks[state_at], **sharded(zero, np.maximum(1, shards))})
     state = state_costs(
-        case, degrees, take_columns(parameters, state_at), pipelines.take(pipeline_of[state_at]), offload=settings.offload
+        case, degrees, take_columns(parameters, of_shape[state_at]), pipelines.take(pipeline_of[state_at]),
+        offload=settings.offload,
     )
     static = np.ascontiguousarray(static_bytes(case, state))
     step = np.ascontiguousarray(np.broadcast_to(step_bytes(case, state), static.shape))
@@ -203,3 +208,20 @@ def states_of(space: Space, legal: Legal, meshes: Ints, used: Bools, settings: S
         fullest=(static + step).max(axis=0),
         apart_s=np.broadcast_to(state.times.optimizer_s + state.times.tied_s, len(state_at)),
     )
+
+
+def _as_states_know(space: Space, mesh: dict[str, Ints]) -> Ints:
+    """Numbers that meshes share whose states are the same: of context and data parallelism these know the product, which the others
+    leave of the devices, and whether there are groups of context ranks; all, where states are not sharded over these."""
+    context = mesh["cp"] > 1 if space.features.shards_over_context else mesh["cp"]
+    _, dense = distinct_pairs(mesh["tp"], mesh["pp"])
+    _, experts = distinct_pairs(mesh["ep"], mesh["etp"])
+    return distinct_pairs(distinct_pairs(dense, experts)[1], context.astype(np.int64))[1]
+
+
+def _first_of(keys: Ints) -> tuple[Ints, Ints]:
+    """Where each of some small numbers stands first, and of every place which of these it is like."""
+    first = np.full(int(keys.max()) + 1, -1, dtype=np.int64)
+    first[keys[::-1]] = np.arange(len(keys))[::-1]
+    there = first >= 0
+    return first[there], (np.cumsum(there) - 1)[keys]

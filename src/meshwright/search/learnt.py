@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
+from meshwright.estimate.known_work import KnownWork
 from meshwright.estimate.several import estimates
 
 if TYPE_CHECKING:
@@ -25,9 +26,10 @@ class Baseline(Struct, frozen=True, kw_only=True):
 
 
 class Learnt(Struct):
-    """What is known about a case: estimates by layout, and what linearity is counted against."""
+    """What is known about a case: estimates by layout, what micro-batches cost, and what linearity is counted against."""
 
     estimates: dict[Layout, Estimate] = field(default_factory=dict)
+    work: KnownWork = field(default_factory=KnownWork)
     baselines: dict[bool, Baseline | None] = field(default_factory=dict)
     """The baseline, and (true) that of a batch scaled down with the devices."""
 
@@ -40,4 +42,4 @@ class Learnt(Struct):
         """Estimate layouts together, as far as they are not known yet."""
         new = list(dict.fromkeys(each for each in layouts if each not in self.estimates))
         if new:
-            self.estimates.update(zip(new, estimates(case, new), strict=True))
+            self.estimates.update(zip(new, estimates(case, new, self.work), strict=True))

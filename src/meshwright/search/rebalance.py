@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from meshwright.domain.estimate import Estimate
     from meshwright.domain.features import Features
     from meshwright.domain.layout import Grid, Layout
+    from meshwright.estimate.known_work import KnownWork
     from meshwright.search.balance.layouts import Choice
     from meshwright.search.finalists import Candidate
     from meshwright.search.space import Pins
@@ -56,26 +57,27 @@ def rebalanced(
     case: Case, features: Features, fitting: Sequence[Candidate], near: Bands, *, pins: Pins,
     acceptable: Callable[[Layout], bool] | None, simulated: Sequence[Candidate] = (), refined: Sequence[Candidate] = (),
     said: Callable[[Candidate], Candidate] | None = None, freed: tuple[Sequence[Candidate], Bands] = ((), ()),
+    work: KnownWork | None = None,
 ) -> list[Layout]:
     """New layouts of the best pipelines: those that fit, and faster ones that do not; each that fits now, by the cost model.
 
     ``fitting``, ``near``: best first. ``simulated``: ``fitting`` by their simulated steps. ``refined``: all that fit, of which
     ``fitting`` are the best of each shape, as the framework says them by ``said``. ``freed``: what ``fitting`` and
     ``near`` are without pins of the chunks, where there are such pins: those pipelines are cut into as many chunks as pinned, as
-    they are without the pins.
+    they are without the pins. ``work``: what micro-batches of the case cost, as far as that was asked before.
 
     Holds:   deterministic: so many pipelines, whatever time they take. Devices, batch, sharding and numerics stay.
     """
     chosen = _chosen(fitting, near, simulated, _risky(fitting, refined, said))
     free = _chosen(*freed) if pins.chunked else chosen
-    chosen += [[other] for other in _other_chunks(case, features, [base for base, *_ in free[:RECHUNKED]], pins)]
+    chosen += [[other] for other in _other_chunks(case, features, [base for base, *_ in free[:RECHUNKED]], pins, work)]
     chosen += [[other] for base, *_ in chosen[:RECHUNKED] for other in _other_treatments(base, refined, said)]
-    return _anew(case, features, chosen, pins, acceptable)
+    return _anew(case, features, chosen, pins, acceptable, work)
 
 
 def rechunked(
     case: Case, features: Features, best: Sequence[Layout], filled: Sequence[Layout], *, pins: Pins,
-    acceptable: Callable[[Layout], bool] | None,
+    acceptable: Callable[[Layout], bool] | None, work: KnownWork | None = None,
 ) -> list[Layout]:
     """The best layouts cut into other numbers of chunks, their stages filled anew.
 
@@ -83,23 +85,25 @@ def rechunked(
     ``filled``: layouts whose stages were filled before; their pipelines are not filled again.
     """
     known = {_pipeline(each) for each in filled}
-    others = _other_chunks(case, features, best[:RECHUNKED], pins)
-    return _anew(case, features, [[other] for other in others if _pipeline(other) not in known], pins, acceptable)
+    others = _other_chunks(case, features, best[:RECHUNKED], pins, work)
+    return _anew(case, features, [[other] for other in others if _pipeline(other) not in known], pins, acceptable, work)
 
 
 def _anew(
-    case: Case, features: Features, chosen: Sequence[list[Layout]], pins: Pins, acceptable: Callable[[Layout], bool] | None
+    case: Case, features: Features, chosen: Sequence[list[Layout]], pins: Pins, acceptable: Callable[[Layout], bool] | None,
+    work: KnownWork | None,
 ) -> list[Layout]:
     """Pipelines filled anew under each choice that the framework has."""
     asked: dict[tuple[object, ...], tuple[list[Layout], Choice]] = {}
     for bases in chosen:
         for choice in choices(features, bases[0], pinned=pins.recompute is not None):
             asked.setdefault((_pipeline(bases[0]), choice.treatments), (bases, choice))
-    return list(dict.fromkeys(_first_filled(case, features, list(asked.values()), acceptable)))
+    return list(dict.fromkeys(_first_filled(case, features, list(asked.values()), acceptable, work)))
 
 
 def _first_filled(
-    case: Case, features: Features, asked: Sequence[tuple[Sequence[Layout], Choice]], acceptable: Callable[[Layout], bool] | None
+    case: Case, features: Features, asked: Sequence[tuple[Sequence[Layout], Choice]], acceptable: Callable[[Layout], bool] | None,
+    work: KnownWork | None,
 ) -> list[Layout]:
     """Of each pipeline the first of its layouts that can be filled anew; all pipelines go on side by side."""
     found: dict[int, Layout] = {}
@@ -108,7 +112,7 @@ def _first_filled(
             number: (bases[turn], choice)
             for number, (bases, choice) in enumerate(asked) if number not in found and turn < len(bases)
         }
-        problems = problems_of(case, features, list(left.values()))
+        problems = problems_of(case, features, list(left.values()), work)
         filled = _filled(case, [(base, each) for (base, _), each in zip(left.values(), problems, strict=True)], acceptable)
         found |= {number: layout for number, layout in zip(left, filled, strict=True) if layout is not None}
     return [layout for _, layout in sorted(found.items(), key=lambda each: each[0])]
@@ -185,11 +189,13 @@ def _unchunked(layout: Layout) -> Layout:
     return replace(_pipeline(layout), virtual_stages=1, schedule="1f1b")
 
 
-def _other_chunks(case: Case, features: Features, bases: Sequence[Layout], pins: Pins) -> list[Layout]:
+def _other_chunks(
+    case: Case, features: Features, bases: Sequence[Layout], pins: Pins, work: KnownWork | None
+) -> list[Layout]:
     """Pipelines with other numbers of chunks, of each the fastest few of those that are legal and not pinned otherwise."""
     legal = [[other for other in _chunked(case, base, pins) if not layout_refusals(case, features, other)] for base in bases]
     every = [layout for own in legal for layout in own]
-    times = iter(evaluate_many(case, every)[0].tolist() if every else ())
+    times = iter(evaluate_many(case, every, work)[0].tolist() if every else ())
     timed = [sorted((next(times), number, layout) for number, layout in enumerate(own)) for own in legal]
     return [layout for own in timed for _, _, layout in own[:CHUNKS_TRIED]]
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from meshwright.domain.layout import Layout
+    from meshwright.estimate.known_work import KnownWork
     from meshwright.search.finalists import Finalists
     from meshwright.search.space import Space
 
@@ -42,8 +43,10 @@ MODULE_SETS: tuple[tuple[str, ...], ...] = (
 )
 
 
-def refine(space: Space, finalists: Finalists, *, bases: int = BASES) -> list[Candidate]:
+def refine(space: Space, finalists: Finalists, *, bases: int = BASES, work: KnownWork | None = None) -> list[Candidate]:
     """Neighbours of the best ``bases`` layouts of each pool, evaluated; those that fit, with the grid's own among them.
+
+    ``work``: what micro-batches of the case cost, as far as that was asked before.
 
     Holds:   only knobs that are not pinned and that the framework has. Of every other mesh among those that fit recomputation is
              tried: a mesh that is slow where it recomputes everything may be the one that has room to recompute little.
@@ -54,7 +57,7 @@ def refine(space: Space, finalists: Finalists, *, bases: int = BASES) -> list[Ca
     if space.pins.recompute is None:
         others = [base for base in _unlike(best, chunks=False)[:MESHES] if base not in chosen]
         found = list(dict.fromkeys([*found, *(layout for base in others for layout in _recomputes(space, base))]))
-    return [*best, *fitting(space, found, known={candidate.layout for candidate in best}, after=finalists.seen)]
+    return [*best, *fitting(space, found, known={candidate.layout for candidate in best}, after=finalists.seen, work=work)]
 
 
 def _unlike(pool: Sequence[Candidate], *, chunks: bool = True) -> list[Layout]:
@@ -80,11 +83,13 @@ def around(space: Space, bases: Sequence[Layout]) -> list[Layout]:
     return list(dict.fromkeys(layout for base in bases for layout in variants(space, base, tried)))
 
 
-def fitting(space: Space, found: Sequence[Layout], *, known: set[Layout], after: int) -> list[Candidate]:
+def fitting(
+    space: Space, found: Sequence[Layout], *, known: set[Layout], after: int, work: KnownWork | None = None
+) -> list[Candidate]:
     """Of some layouts those that fit and are not known yet, evaluated; ``after``: where the enumeration has ended."""
     if not found:
         return []
-    _, mean_s, reserved = price_many(space.case, found)
+    _, mean_s, reserved = price_many(space.case, found, work)
     return [
         Candidate(layout=layout, step_s=float(mean_s[i]), reserved_bytes=float(reserved[i]), order=after + i)
         for i, layout in enumerate(found)

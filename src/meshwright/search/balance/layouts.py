@@ -14,9 +14,9 @@ from meshwright.domain.kernels import with_kernels
 from meshwright.domain.label import parse_recompute, recompute_word
 from meshwright.domain.layout import Full, Mixed, NoRecompute, Selective, mixed, ordered_parts
 from meshwright.estimate.combine import state_costs
-from meshwright.estimate.costs import work_costs
 from meshwright.estimate.degrees import Degrees, columns_of, degrees_of
 from meshwright.estimate.evaluate import settings_of, split_of
+from meshwright.estimate.known_work import KnownWork
 from meshwright.estimate.memory import held_bytes, static_bytes
 from meshwright.estimate.split import Composition
 from meshwright.estimate.stages import stage_inputs, stage_parameters, together, under
@@ -103,19 +103,24 @@ def problem_of(case: Case, features: Features, layout: Layout, choice: Choice | 
     return problems_of(case, features, [(layout, choice or choices(features, layout)[0])])[0]
 
 
-def problems_of(case: Case, features: Features, asked: Sequence[tuple[Layout, Choice]]) -> list[BalanceProblem]:
+def problems_of(
+    case: Case, features: Features, asked: Sequence[tuple[Layout, Choice]], known: KnownWork | None = None
+) -> list[BalanceProblem]:
     """The pipelines of several layouts; what layers cost is evaluated as columns.
+
+    ``known``: what micro-batches of the case cost, as far as that was asked before; it gets to know these.
 
     Units:   s, bytes; micro-batches are whole.
     Source:  ``problem_of``.
     """
+    known = known or KnownWork()
     groups: defaultdict[Settings, list[int]] = defaultdict(list)
     for number, (layout, _) in enumerate(asked):
         groups[structs.replace(settings_of(layout), treatments=(), schedule="")].append(number)
     found: dict[int, BalanceProblem] = {}
     for settings, members in groups.items():
         own = with_kernels(case, compiled=settings.compiled, attention=settings.attention)
-        several = _inputs(own, settings, [asked[number] for number in members])
+        several = _inputs(own, settings, [asked[number] for number in members], known)
         for number, inputs in zip(members, several, strict=True):
             found[number] = _problem(own, features, *asked[number], inputs)
     return [found[number] for number in range(len(asked))]
@@ -192,11 +197,11 @@ def _body(
     )
 
 
-def _inputs(case: Case, settings: Settings, asked: Sequence[tuple[Layout, Choice]]) -> list[StageInputs]:
+def _inputs(case: Case, settings: Settings, asked: Sequence[tuple[Layout, Choice]], known: KnownWork) -> list[StageInputs]:
     """What stages of layouts with the same settings are made of, each under the treatments of its choice."""
     every = tuple(dict.fromkeys(each for _, choice in asked for each in choice.treatments))
     degrees = Degrees.of(columns_of([layout for layout, _ in asked]))
-    found = stage_inputs(work_costs(case, structs.replace(settings, treatments=every), degrees))
+    found = stage_inputs(known.costs(case, structs.replace(settings, treatments=every), degrees))
     by_treatment = dict(zip(every, [under(found, number) for number in range(len(every))], strict=True))
     return [
         column(together([by_treatment[each] for each in choice.treatments]), number)
