@@ -172,6 +172,8 @@ class Estimate(Value, frozen=True, kw_only=True):
     """The layout that linearity compares with."""
     chance_s: float = 0.0
     """What stalls by chance add to the step on average (``perf.stalls.chance_stall_s``), told apart or not."""
+    experts: bool = True
+    """Whether its model has, or may have, experts (``domain.layout.overlapping``)."""
 
     @property
     def mean_step_s(self) -> float:

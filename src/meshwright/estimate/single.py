@@ -129,6 +129,7 @@ def estimate(
     return values.Estimate(
         label=name_of(case, layout),
         layout=layout,
+        experts=case.model.is_moe,
         fits=fits.fits,
         calibrated=case.calibration.fitted,
         memory_fit_probability=fits.memory_probability,

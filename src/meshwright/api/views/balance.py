@@ -159,7 +159,8 @@ def _estimate_view(answer: BalanceShown) -> Document:
     if after is None or before is None:
         return {}
     return {
-        "label": answer.label, "layout": layout_view(after.layout), "framework": answer.framework, "fits": bool(after.fits),
+        "label": answer.label, "layout": layout_view(after.layout, experts=after.experts), "framework": answer.framework,
+        "fits": bool(after.fits),
         "memory_fit_probability": number(after.memory_fit_probability), "fit_probability": number(after.fit_probability),
         "step_s": number(after.step_s), "memory_reserved_bytes": whole(after.memory_reserved_bytes),
         "given": {

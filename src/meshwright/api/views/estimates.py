@@ -46,14 +46,17 @@ _EXTRA = (
 _STAGE_MEMORY = ("parameters", "gradients", "optimizer", "activations", "temporary", "overhead")
 
 
-def layout_view(layout: Layout) -> Document:
-    """A layout by the contract's keys; recomputation in the grammar of the label."""
+def layout_view(layout: Layout, *, experts: bool = True) -> Document:
+    """A layout by the contract's keys; recomputation in the grammar of the label.
+
+    ``experts``: whether its model has, or may have, experts, whose gradients replicas of their own add up.
+    """
     view: Document = {name: plain(getattr(layout, name)) for name in _LAYOUT_NUMBERS}
     view["recompute"] = recompute_word(layout.recompute)
     view["schedule"] = layout.schedule
     view["stage_layers"] = None if layout.stage_layers is None else plain(layout.stage_layers)
     view["offload"] = list(layout.offload)
-    heard = overlapping(layout)
+    heard = overlapping(layout, experts=experts)
     view["overlap"] = [word for word, name in OVERLAPS.items() if name in heard and getattr(layout.overlap, name)]
     view["attention"], view["compile"] = layout.attention, layout.compiled
     view["context_kind"] = layout.context_kind
@@ -64,7 +67,7 @@ def estimate_view(estimate: Estimate) -> Document:
     """An estimate by the contract's keys, whole bytes, and the terms behind it."""
     view: Document = {
         "label": estimate.label,
-        "layout": layout_view(estimate.layout),
+        "layout": layout_view(estimate.layout, experts=estimate.experts),
         "fits": bool(estimate.fits),
         "calibrated": bool(estimate.calibrated),
         "memory_fit_probability": number(estimate.memory_fit_probability),
@@ -122,7 +125,7 @@ def ranked_view(plan: RankedPlan) -> Document:
     return {
         "rank": whole(plan.rank),
         "label": plan.label,
-        "layout": layout_view(plan.layout),
+        "layout": layout_view(plan.layout, experts=plan.estimate.experts),
         "estimate": estimate_view(plan.estimate),
         "reasons": list(plan.reasons),
         "group": whole(plan.group),
