@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -67,6 +68,17 @@ def test_the_tower_and_its_images_are_read_back(name, trained, share, sequence):
     assert abs(int(said["image_tokens"]) - tokens) <= 0.15 * tokens + tower.image_patches / tower.merged / 2
     plain = replace(case, model=replace(case.model, tower=None))
     assert launched(plain, {"vision": said["vision"]}).model.tower.trained == trained
+
+
+@pytest.mark.parametrize("size", ["(0, 0)", "(-14, 28)", "(-28, -28)", "(13, 896)", "(True, 896)", "(896,)", "'896'"])
+def test_images_without_a_whole_patch_are_no_number_of_tokens(size):
+    case = towered("qwen2.5-vl-7b", trained=True)
+    files = [file for file in BRIDGE.at("main").write(case, layout_of(case)) if not file.path.endswith(".md")]
+    spoilt = [replace(file, text=re.sub(r"image_size=\([^)]*\)", f"image_size={size}", file.text)) for file in files]
+    assert [file.text for file in spoilt] != [file.text for file in files]
+    said = said_settings(read(*spoilt, devices=16, model="qwen2.5-vl-7b").said.launch)
+    assert said["vision"] == "trained"
+    assert "image_tokens" not in said
 
 
 def test_files_without_a_tower_say_nothing_of_one():

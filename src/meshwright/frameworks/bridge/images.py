@@ -51,8 +51,9 @@ def seen(values: Values, model: Model | None, sequence_tokens: int | None, *, ad
         return {}
     found = {"vision": "frozen" if frozen or adapted else "trained"}
     count, size = values.source.value("dataset.num_images"), values.source.value("dataset.image_size")
-    if isinstance(count, int) and count > 0 and isinstance(size, (list, tuple)) and len(size) == 2:
-        patches = count * prod(int(edge) // PATCH_PIXELS for edge in size if isinstance(edge, int))
+    edges = [edge // PATCH_PIXELS for edge in size if type(edge) is int] if isinstance(size, (list, tuple)) else []
+    if type(count) is int and count > 0 and len(edges) == 2 and min(edges) > 0:  # else no image of whole patches is described
+        patches = count * prod(edges)
         found["image_tokens"] = str(min(patches // model.vision.merged, sequence_tokens or patches))
     return found
 
