@@ -200,6 +200,22 @@ def test_three_own_runs_say_what_moved_and_what_to_measure_next(cli, few, tmp_pa
     assert not {"n", "moved", "next_run"} & set(bare)
 
 
+def test_rows_without_a_result_are_what_may_be_measured(cli, few, tmp_path):
+    out = ["--out", str(tmp_path / "mine.json")]
+    view = cli("calibrate", "--runs", few["open"], *out, "--json").json
+    assert view["n"] == 2
+    assert {each["id"] for each in view["to_measure"]} <= {"mine-3", "mine-4", "mine-5", "mine-6"}
+    left = [each["left_ratio"] for each in view["to_measure"]]
+    assert len(left) == 3 and 1.0 > left[0] > left[1] > left[2] > 0.0
+    bare = cli("calibrate", "--runs", few["two"], *out, "--force", "--json").json
+    assert bare["to_measure"] == []
+    assert {key: view[key] for key in ("moved", "interval_ratio_after")} == {key: bare[key] for key in ("moved", "interval_ratio_after")}
+    assert "mine-" in cli("calibrate", "--runs", few["open"], *out, "--force").out.split("Of the rows without a result:")[1]
+    answer = cli("calibrate", "--runs", few["blank"], *out, "--force")
+    assert (answer.status, len(answer.lines)) == (2, 1)
+    assert "measure first: mine-" in answer.err
+
+
 def test_runs_that_contradict_are_said_and_those_beyond_physics_teach_nothing(cli, few, tmp_path):
     out = str(tmp_path / "mine.json")
     view = cli("calibrate", "--runs", few["odd"], "--out", out, "--json").json
@@ -222,7 +238,8 @@ def few(runs, tmp_path_factory):
     case = predictor_of(calibration_table("shipped"))
     near = [known | {"step_time_s": repr(1.03 * estimate(case(each), each.layout).step_s)}
             for known, each in zip(three, runs, strict=False)]
-    found = {"three": three, "near": near, "odd": [*three, again, fast], "beyond": [fast]}
+    six = [cells(each.row) | {"step_time_s": ""} for each in runs[:6]]
+    found = {"three": three, "two": three[:2], "open": [*three[:2], *six[2:]], "blank": six, "near": near, "odd": [*three, again, fast], "beyond": [fast]}
     paths = {}
     for name, rows in found.items():
         path = paths[name] = str(folder / f"{name}.csv")

@@ -17,6 +17,17 @@ if TYPE_CHECKING:
 
 FEW = 12
 """Own runs up to which the next one to measure is searched for: with more, `tune` is what chooses."""
+FIRST, BETWEEN = 3, 1000
+"""Rows without a result that are named as the ones to measure; of so many, the first of the file."""
+
+
+class ToMeasure(Value, frozen=True, kw_only=True):
+    """A row without a result that says much about the others."""
+
+    id: str
+    label: str
+    left_ratio: float
+    """What is unknown of the errors of all rows with it and those before it, over what was: root of the mean variance."""
 
 
 class FewShot(Value, frozen=True, kw_only=True):
@@ -31,6 +42,8 @@ class FewShot(Value, frozen=True, kw_only=True):
     conflicts: tuple[Conflict, ...]
     next_run: NextRun | None
     """None where no plans are to be told apart, or runs are many."""
+    to_measure: tuple[ToMeasure, ...] = ()
+    """Of the rows without a result, those that say most about all rows; the most telling first."""
 
 
 def few_shot(
@@ -42,10 +55,37 @@ def few_shot(
 
     timed = [run for run in runs if run.step_s]
     return FewShot(
-        n=sum(bool(run.step_s or run.memory_bytes) for run in runs), moved=tuple(moved(runs, base, refined)),
+        n=sum(run.measured for run in runs), moved=tuple(moved(runs, base, refined)),
         interval_ratio_before=interval_ratio(timed, base), interval_ratio_after=interval_ratio(timed, refined),
         conflicts=(*unread(readings), *odd, *contradictions(runs, base)),
-        next_run=next_run(runs, refined) if len(runs) <= FEW else None,
+        next_run=next_run(runs, refined) if sum(run.measured for run in runs) <= FEW else None,
+        to_measure=to_measure(runs, base),
+    )
+
+
+def to_measure(runs: Sequence[Run], base: CalibrationTable) -> tuple[ToMeasure, ...]:
+    """Which of the rows without a result to run first, at most ``FIRST`` of the first ``BETWEEN``; a configuration once.
+
+    ``base``: what predicts them; it has seen none of them.
+    """
+    from dataclasses import replace
+
+    from meshwright.catalog import freedoms
+    from meshwright.domain.label import label
+    from meshwright.evidence.fit.choice import most_telling
+    from meshwright.evidence.fit.fitters import predictor_of
+    from meshwright.evidence.fit.own import seen_by
+
+    measured = [run for run in runs if run.step_s]
+    known = {run.group for run in measured}
+    blank = list({run.group: run for run in reversed(runs) if not (run.measured or run.failed or run.group in known)}.values())
+    if not blank:
+        return ()
+    case = predictor_of(base)
+    asked = [replace(run, case=case(run)) for run in [*measured[:BETWEEN], *blank[::-1][:BETWEEN]]]
+    found = most_telling(seen_by(base, asked, freedoms()), range(len(asked) - len(blank[:BETWEEN])), FIRST)
+    return tuple(
+        ToMeasure(id=asked[each.index].id, label=label(asked[each.index].layout), left_ratio=each.left_ratio) for each in found
     )
 
 

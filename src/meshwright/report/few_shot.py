@@ -81,6 +81,13 @@ def few_shot_report(found: FewShot) -> Iterator[Told]:
             f"   {following.model} on {plural(following.devices, 'device')}: of the best {following.candidates} plans it says most "
             f"about which is fastest (their gaps {percent(following.narrows_ratio)} less uncertain)", above=True,
         )
+    if found.to_measure:
+        named = ", ".join(f"{each.id} ({each.label})" for each in found.to_measure)
+        yield line(
+            Run("Of the rows without a result: ", bold=True), named,
+            f"   say most about the others: once measured, {percent(1.0 - found.to_measure[-1].left_ratio)} less of their errors is "
+            "unknown", above=True,
+        )
 
 
 def _of(cell: str) -> str:

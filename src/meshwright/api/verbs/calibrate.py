@@ -129,19 +129,32 @@ def _read(values: Values, faults: Faults) -> tuple[list[RowsRead], dict[str, str
     readings = [read_runs(table) for table in tables]
     provenance: dict[str, str] = {}
     for number, (table, reading) in enumerate(zip(tables, readings, strict=True), start=1):
-        measured = sum(1 for run in reading.runs if run.step_s or run.memory_bytes)
+        measured = sum(run.measured for run in reading.runs)
         if not reading.runs:
             skipped = [*reading.skipped, *reading.refused]
             counts, rows = count_reasons(skipped), left_out(skipped)
             faults.note(nothing_usable("calibrate.nothing", table.path, counts, rows).messages)
         elif not measured:
-            template = "no row with a measured step time or memory: {count:,} were read without"
-            faults.add("calibrate.nothing", template, path=table.path, count=len(reading.runs))
+            template = "no row with a measured step time or memory: {count:,} were read without{first}"
+            faults.add("calibrate.nothing", template, path=table.path, count=len(reading.runs), first=_first(reading, values))
             faults.note([replace(each.why, path=table.path) for each in unread([reading])])
         others = ", ".join(f"{count} {reason}" for reason, count in count_reasons(reading.skipped).items()) or "none"
         words = f"sha256 {table.digest[:16]}; {len(reading.runs)} rows used, {measured} of them measured; left out: {others}"
         provenance[f"runs {number}"] = words
     return readings, provenance
+
+
+def _first(reading: RowsRead, values: Values) -> str:
+    """Which rows of a table without a result to measure first, for the end of a line."""
+    from meshwright.api.few_shot import to_measure
+    from meshwright.catalog import calibration_table
+    from meshwright.errors import InputError
+
+    try:
+        first = to_measure(reading.runs, calibration_table(values.get("base", "shipped")))
+    except InputError:  # the base is a fault of its own
+        return ""
+    return "; measure first: " + ", ".join(each.id for each in first) if first else ""
 
 
 def _whole(
@@ -181,10 +194,11 @@ def _on_top(
     odd = impossible(found)
     forbidden = {row for each in odd for row in each.rows}
     runs = [run for run in found if run.id not in forbidden]
-    if not any(run.step_s or run.memory_bytes for run in runs):
+    if not any(run.measured for run in runs):
         raise InputError([replace(each.why, path="--runs") for each in (*odd, *unread(readings))])
+    ended = [run for run in runs if run.measured or run.failed]
     refined = calibrate_on_top(
-        table, [replace(run, case=case(run)) for run in runs], freedoms(), groups=_groups(runs), fold_of=_folds(runs),
+        table, [replace(run, case=case(run)) for run in ended], freedoms(), groups=_groups(ended), fold_of=_folds(ended),
         name=name, version=version,
         provenance={**provenance, "base": f"{table.name}@{table.version}"}, progress=progress,
     )

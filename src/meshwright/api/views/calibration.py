@@ -47,5 +47,6 @@ def few_shot_view(found: FewShot) -> dict[str, Any]:
             "label": following.label, "narrows_ratio": following.narrows_ratio, "candidates": following.candidates,
             "model": following.model, "devices": following.devices,
         },
+        "to_measure": [{"id": each.id, "label": each.label, "left_ratio": each.left_ratio} for each in found.to_measure],
         "conflicts": [{"rows": list(each.rows), "why": each.why.words} for each in found.conflicts],
     }

@@ -99,6 +99,19 @@ def shared(own: Own) -> Shared:
     return Shared(error=weight @ np.array(means), half_width=_half_width(weight, np.array(others), np.array(deviations)))
 
 
+def prior_of(own: Own) -> tuple[Floats, Floats]:
+    """What runs share of their errors before any is measured, and the variance of each run's own part; errors are not asked.
+
+        Cov = E[t^2] J S^2 J^T + s s^T (a^2 + m^2 + E[l^2] c^2 Cov f)
+
+    Shapes:  ``[n, n]``, ``[n]``.
+    Units:   log units squared.
+    """
+    move, precision = (math.sqrt(sum(chance * size**2 for size, chance in each.items())) for each in (MOVES, PRECISIONS))
+    covariance, _ = _covariances(own, move, precision)
+    return covariance, np.asarray(WIDER * (np.square(precision * OWN * own.spread) + FLOOR**2))
+
+
 def _covariances(own: Own, move: float, precision: float) -> tuple[Floats, Floats]:
     """Of own runs with each other, and of layouts at least ``APART`` from each with own runs; without their own parts."""
     reach = move * np.where(own.known, KNOWN, 1.0)

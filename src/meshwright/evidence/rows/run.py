@@ -42,6 +42,11 @@ class Run(Value, frozen=True, kw_only=True):
     """What the figure of memory is."""
 
     @property
+    def measured(self) -> bool:
+        """Whether it has a step time or a memory."""
+        return bool(self.step_s or self.memory_bytes)
+
+    @property
     def device(self) -> str:
         """The catalogue's name of the device."""
         return self.case.cluster.device.name
