@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
 
 from meshwright.perf.arrays import Array, Number, array
 from meshwright.perf.collectives import all_gather_s, all_to_all_s
@@ -81,20 +82,34 @@ def imbalance_ratio(case: Case, num_experts: Number, ranks: Number) -> Array:
     return 1.0 + case.calibration.constants.expert_load_spread * np.sqrt(2.0 * np.log(ranks) * ranks / num_experts)
 
 
-def expert_s(kind: LayerKind, case: Case, shape: WorkShape, groups: Groups, compute: Array, *, overlap: Overlap) -> Exposed:
+class Woven(Struct, frozen=True, kw_only=True):
+    """Compute of a mixture layer, forward and backward: what experts do, and what comes before tokens are sent to them; seconds."""
+
+    forward: Array
+    experts_forward: Array
+    backward: Array
+    experts_backward: Array
+
+
+def expert_s(kind: LayerKind, case: Case, shape: WorkShape, groups: Groups, woven: Woven, *, overlap: Overlap) -> Exposed:
     """Expert-parallel communication of one mixture layer: dispatch and combine, forward and backward.
 
-        forward = backward = i (2 all-to-all(2 T/t_sp topk h) + gather and scatter of R h over expert TP)
+        forward = backward = 2 x,   x = i (all-to-all(2 T/t_sp topk h) + gather or scatter of R h over expert TP)
 
-    With ``overlap.expert`` the forward of one micro-batch is woven into the backward of another, so that the exchanges of both
-    hide behind the compute of both: exposed = t - min(r t, W / 2) in each direction.
+    With ``overlap.expert`` the forward of one micro-batch is woven into the backward of another, and each exchange hides behind the
+    one part of the other pass that stands beside it: exposed = x - min(r x, w).
 
-    Symbols: i ``imbalance_ratio``; R routed copies of the rank; W ``compute``, forward and backward of the layer together. What
-             waits for the host hides more of them, which ``perf.layer.layer_time`` counts: they make the device less idle.
+        combine, backward | dispatch, forward | dispatch, backward | combine, forward
+        forward           | experts, backward | experts, forward   | backward            without the experts'
+
+    Symbols: i ``imbalance_ratio``; R routed copies of the rank; w the part of ``woven`` below an exchange. What waits for the host
+             hides more of them, which ``perf.layer.layer_time`` counts: they make the device less idle.
     Shapes:  the columns of ``shape``.
     Units:   s.
     Holds:   dropless routing; micro-batches enough to pair (first forward and last backward of a step stay bare).
-    Source:  Megatron-Core token dispatchers and overlap_moe_expert_parallel_comm (combined 1F1B); DeepSeek-V3 report section 3.2.
+    Source:  Megatron-Core token dispatchers and overlap_moe_expert_parallel_comm (model_chunk_schedule_plan.py,
+             TransformerLayerSchedulePlan.run: combine_bwd beside attn_fwd, dispatch_fwd and dispatch_bwd beside mlp_bwd and mlp_fwd,
+             combine_fwd beside attn_bwd); DeepSeek-V3 report section 3.2.
     """
     experts = kind.experts
     if experts is None:
@@ -102,16 +117,24 @@ def expert_s(kind: LayerKind, case: Case, shape: WorkShape, groups: Groups, comp
     cluster, constants, hidden = case.cluster, case.calibration.constants, experts.latent or case.model.hidden
     send = ELEMENT_BYTES * shape.shard_tokens * experts.experts_per_token * hidden
     once = case.implementation.expert_deduplication
-    exchange = 2.0 * all_to_all_s(
+    exchange = all_to_all_s(
         send, groups.expert, cluster, constants, copies_ratio=copies_ratio(experts, groups.expert, deduplicated=once),
         inside_ratio=rank_copies_ratio(experts, groups.expert, deduplicated=once),
     )
     routed = ELEMENT_BYTES * routed_tokens(experts, shape) * hidden
-    gathered = 2.0 * all_gather_s(routed, groups.expert_tensor, cluster, constants)
-    total = imbalance_ratio(case, experts.num_experts, shape.expert_parallel) * (exchange + gathered)
+    gathered = all_gather_s(routed, groups.expert_tensor, cluster, constants)
+    each = imbalance_ratio(case, experts.num_experts, shape.expert_parallel) * (exchange + gathered)
+    total = 2.0 * each
     if not overlap.expert:
         zero = array(0.0)
         return Exposed(forward=total, backward=total, slowdown_forward=zero, slowdown_backward=zero, again=total)
-    exposed, hidden_s = hide(total, compute / 2.0, constants.overlap_ratio)
-    slow = constants.contention_slowdown * hidden_s
-    return Exposed(forward=exposed, backward=exposed, slowdown_forward=slow, slowdown_backward=slow, again=total)
+    ratio, slow = constants.overlap_ratio, constants.contention_slowdown
+    combined_back, beside_forward = hide(each, woven.forward, ratio)
+    dispatched, beside_experts_backward = hide(each, woven.experts_backward, ratio)
+    dispatched_back, beside_experts_forward = hide(each, woven.experts_forward, ratio)
+    combined, beside_backward = hide(each, woven.backward, ratio)
+    return Exposed(
+        forward=dispatched + combined, backward=dispatched_back + combined_back,
+        slowdown_forward=slow * (beside_forward + beside_experts_forward),
+        slowdown_backward=slow * (beside_backward + beside_experts_backward), again=total,
+    )

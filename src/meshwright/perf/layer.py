@@ -11,7 +11,7 @@ from meshwright.perf.adapters import KERNELS_BACKWARD, KERNELS_FORWARD, adapted_
 from meshwright.perf.arrays import Array, array
 from meshwright.perf.elementwise import launch_floor_s
 from meshwright.perf.exchange import collective_host_s, context_s, tensor_s
-from meshwright.perf.expert_exchange import expert_s
+from meshwright.perf.expert_exchange import Woven, expert_s
 from meshwright.perf.messages import keeps_last_product
 from meshwright.perf.mixers import mixer_kernels
 from meshwright.perf.pieces import ATTENTION_CORE, Pieces, layer_pieces, products_of
@@ -77,6 +77,14 @@ def kernels(kind: LayerKind, case: Case, shape: WorkShape, context_kind: Context
     )
 
 
+def _woven(pieces: Pieces, ahead: Array, behind: Array) -> Woven:
+    """The parts of both passes of a mixture layer, its gaps between kernels shared out as its operators are."""
+    alone = pieces.products_forward + pieces.attention_forward + pieces.elementwise_forward
+    back = pieces.products_input + pieces.products_weight + pieces.attention_backward + pieces.elementwise_backward
+    experts, experts_back = ahead * pieces.experts_forward / alone, behind * pieces.experts_backward / back
+    return Woven(forward=ahead - experts, experts_forward=experts, backward=behind - experts_back, experts_backward=experts_back)
+
+
 def layer_time(
     kind: LayerKind, case: Case, shape: WorkShape, groups: Groups, *, overlap: Overlap, context_kind: ContextKind,
     masking: tuple[Array, Array] | None = None,
@@ -122,7 +130,7 @@ def layer_time(
             blocking=implementation.blocking_launches, synchronous=case.cluster.device.synchronous,
         )
 
-    expert = expert_s(kind, case, shape, groups, ahead + behind, overlap=overlap)
+    expert = expert_s(kind, case, shape, groups, _woven(pieces, ahead, behind), overlap=overlap)
     again = seconds(compute=ahead, tensor=tensor.forward, context=context.forward, expert=expert.again)
     ahead, behind = ahead + expert.slowdown_forward, behind + expert.slowdown_backward
     forward = structs.replace(again, compute=ahead, expert=expert.forward)

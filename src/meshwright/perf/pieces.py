@@ -37,6 +37,8 @@ ALIGNED_ELEMENTS = 8
 
 BLOCK_OF = {"attention": "mixing", "mixer": "mixing", "mlp": "feed-forward", "shared": "feed-forward"}
 """Part of a product -> the block whose communication runs beside it."""
+EXPERTS = ("experts", "expert_bias", "shared")
+"""Parts that stand between the dispatch of tokens and their combination."""
 INDEXED = ("index queries", "index key and weights")
 """Products that neither read nor write a block's whole width."""
 
@@ -52,6 +54,9 @@ class Pieces(Struct, frozen=True, kw_only=True):
     elementwise_forward: Array
     elementwise_backward: Array
     cast: Array
+    experts_forward: Array
+    """Of products and passes, what experts do: routed and shared ones."""
+    experts_backward: Array
     beside: tuple[Beside, Beside]
     """Of the mixing and of the feed-forward block, what their communication runs beside."""
     forward_of: dict[str, Array]
@@ -201,7 +206,7 @@ def layer_pieces(kind: LayerKind, case: Case, shape: WorkShape, masking: tuple[A
     device, constants, hidden = case.cluster.device, case.calibration.constants, case.model.hidden
     frozen = case.training.weights_frozen
     forward_of: dict[str, Array] = {}
-    forward = input_gradient = weight_gradient = cast = array(0.0)
+    forward = input_gradient = weight_gradient = cast = experts_forward = experts_backward = array(0.0)
     products = products_of(kind, case, shape)
     windows = {part: [array(0.0)] * 3 for part in BLOCK_OF.values()}
     begun: set[str] = set()
@@ -214,8 +219,10 @@ def layer_pieces(kind: LayerKind, case: Case, shape: WorkShape, masking: tuple[A
         if not ends_early(product, kind, case):
             forward_of[product.module] = forward_of.get(product.module, array(0.0)) + once
         weight = weights[0] if weights else array(0.0)
-        if weights:
-            weight_gradient = weight_gradient + weight + accumulation_s(product, case)
+        learnt = weight + accumulation_s(product, case) if weights else weight
+        weight_gradient = weight_gradient + learnt
+        if product.part in EXPERTS:
+            experts_forward, experts_backward = experts_forward + once, experts_backward + behind + learnt
         if (block := BLOCK_OF.get(product.part)) and product.name not in INDEXED:
             if block not in begun:
                 windows[block][:2] = behind, weight
@@ -243,8 +250,10 @@ def layer_pieces(kind: LayerKind, case: Case, shape: WorkShape, masking: tuple[A
             elements = elements / constants.expert_memory_ratio
             elements = elements * (constants.deterministic_scatter_ratio if case.launch.deterministic else 1.0)
         once = memory_bound_s(row.forward_bytes * elements, device, constants, kind=row.kind)
-        ahead = ahead + once
-        behind = behind + memory_bound_s(row.backward_bytes * elements, device, constants, kind=row.kind)
+        back = memory_bound_s(row.backward_bytes * elements, device, constants, kind=row.kind)
+        ahead, behind = ahead + once, behind + back
+        if row.part in EXPERTS:
+            experts_forward, experts_backward = experts_forward + once, experts_backward + back
         for module in row.modules:
             forward_of[module] = forward_of.get(module, array(0.0)) + once
     forward_of[PER_OPERATOR] = again_by_operator_s(times[: len(products)]) + ahead
@@ -254,6 +263,7 @@ def layer_pieces(kind: LayerKind, case: Case, shape: WorkShape, masking: tuple[A
         products_forward=forward, products_input=input_gradient, products_weight=weight_gradient,
         attention_forward=core_forward, attention_backward=core_backward,
         elementwise_forward=ahead, elementwise_backward=behind, cast=cast,
+        experts_forward=experts_forward, experts_backward=experts_backward,
         beside=(_beside(windows["mixing"]), _beside(windows["feed-forward"])),
         forward_of=forward_of,
     )

@@ -82,11 +82,11 @@ def few_shot_report(found: FewShot) -> Iterator[Told]:
             f"about which is fastest (their gaps {percent(following.narrows_ratio)} less uncertain)", above=True,
         )
     if found.to_measure:
-        named = ", ".join(f"{each.id} ({each.label})" for each in found.to_measure)
+        named, less = ", ".join(f"{each.id} ({each.label})" for each in found.to_measure), 1.0 - found.to_measure[-1].left_ratio
         yield line(
             Run("Of the rows without a result: ", bold=True), named,
-            f"   say most about the others: once measured, {percent(1.0 - found.to_measure[-1].left_ratio)} less of their errors is "
-            "unknown", above=True,
+            f"   say most about the others: with them {percent(less)} less of all errors is unknown",
+            above=True,
         )
 
 

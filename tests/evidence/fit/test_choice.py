@@ -1,5 +1,7 @@
 """Which of some runs to measure first."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -50,7 +52,7 @@ def test_each_is_the_best_beside_those_that_are_known(own, data):
 @given(candidates())
 def test_more_runs_leave_less_unknown(own):
     left = [1.0, *(each.left_ratio for each in most_telling(own, (), 7))]
-    assert all(later < earlier for earlier, later in zip(left, left[1:], strict=False))
+    assert all(later < earlier for earlier, later in pairwise(left))
 
 
 def test_a_run_beside_a_measured_one_waits_for_one_that_is_unlike_all():
