@@ -8,7 +8,7 @@ from meshwright.units import FACTORS, GIB, MICRO, MILLI, TERA, count, gib
 
 __all__ = [
     "about", "bare_gib", "chance", "count", "gib", "gib_of", "integer", "list_of", "narrow_chance",
-    "percent", "plural", "rate", "seconds", "signed", "tflops", "unitless",
+    "percent", "plural", "rate", "seconds", "signed", "speed", "tflops", "unitless",
 ]
 
 _SMALL = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
@@ -70,9 +70,16 @@ def seconds(value_s: float) -> str:
 
 def rate(value: float) -> str:
     """A rate: separators below a hundred thousand, a suffix above."""
-    if value < 10:
-        return f"{value:z.3g}"
-    return integer(value) if value < 1e5 else count(value)
+    return speed(value) if value < 1e5 else count(value)
+
+
+def speed(value: float) -> str:
+    """A rate to the last whole one; three significant figures below ten.
+
+    >>> speed(2.41), speed(9.999), speed(267264.0)
+    ('2.41', '10', '267,264')
+    """
+    return f"{value:z.3g}" if value < 10 else integer(value)
 
 
 def tflops(flops_per_s: float) -> str:

@@ -61,3 +61,55 @@ def test_a_patch_of_the_framework_is_none_of_the_files_of_the_run(run):
     found = mw.check(mw.CheckRequest(files=files, from_=name, **case)).checked
     beside = next(each.message.words for each in found.findings if each.message.id == "import.beside")
     assert "changes.patch" in beside and found.estimate.step_s == pytest.approx(planned.step_s, rel=1e-9)
+
+
+PACKS = [(8192, 160, 1), (8192, 160, 2), (16384, 48, 1), (16384, 48, 3), (10240, 128, 2), (12288, 128, 4), (24576, 32, 1)]
+"""Tokens of a pack, packs of a step, packs of a micro-batch: 8,192 is the longest sample, and some are no multiple of it."""
+
+
+@pytest.fixture(scope="module", params=PACKS, ids=str)
+def chatlearn_run(request, tmp_path_factory):
+    """ChatLearn's files say the tokens of a micro-batch, whatever it is made of; two chunks and eight micro-batches at least."""
+    tokens, packs, size = request.param
+    folder = tmp_path_factory.mktemp("packs")
+    lengths = folder / "lengths.txt"
+    lengths.write_text("\n".join(str(100 + 37 * number % 8000) for number in range(300)) + "\n8192\n")
+    case = {**CASE, "layers": 32, "global_batch": 160, "lengths": str(lengths), "max_tokens": tokens, "packs": packs}
+    label = f"tp2 pp4 vp2 dp2 mb{size} sp zero1 recompute=full"
+    answer = mw.estimate(mw.EstimateRequest(**case, framework="chatlearn", layout=label))
+    write(in_folder(folder / "out", launch_files(answer.given, answer.estimate.layout, answer.estimate)), force=False)
+    return case, answer.estimate, folder / "out"
+
+
+def test_a_pack_is_what_the_words_of_the_plan_say(chatlearn_run):
+    """One pack of 16,384 tokens was two of 8,192, so that as many packs made half as many micro-batches: less than pp."""
+    case, planned, folder = chatlearn_run
+    found = checked("chatlearn", folder, case)
+    assert not [each for each in found.findings if each.severity == "error"]
+    assert found.estimate.layout == planned.layout
+    assert found.estimate.step_s == pytest.approx(planned.step_s, rel=1e-9)
+    assert found.estimate.memory_reserved_bytes == pytest.approx(planned.memory_reserved_bytes, rel=1e-9)
+
+
+def test_the_number_of_packs_tells_what_a_pack_is(chatlearn_run):
+    """Where nobody says what a pack holds: a whole part of a micro-batch in which so many hold the samples."""
+    case, planned, folder = chatlearn_run
+    if case["max_tokens"] % 8192:
+        pytest.skip("a cap that is no multiple of the longest sample")
+    found = checked("chatlearn", folder, {name: value for name, value in case.items() if name != "max_tokens"})
+    assert found.estimate.layout == planned.layout
+    assert found.estimate.step_s == pytest.approx(planned.step_s, rel=1e-9)
+
+
+def test_too_few_packs_are_the_files_and_no_fault_of_another_batch(chatlearn_run):
+    case, _, folder = chatlearn_run
+    bare = {name: value for name, value in case.items() if name not in ("max_tokens", "global_batch")}
+    said = [str(each.message) for each in checked("chatlearn", folder, bare | {"packs": 3}).findings]
+    assert any("3 packs of at most 8,192 tokens do not hold 160 samples" in each for each in said)
+
+
+def test_import_saves_the_packs_of_the_plan(chatlearn_run, tmp_path):
+    case, planned, folder = chatlearn_run
+    mw.import_(mw.ImportRequest(files=[str(folder)], from_="chatlearn", save=str(tmp_path / "plan.yaml"), **case))
+    again = mw.estimate(mw.EstimateRequest(request=str(tmp_path / "plan.yaml")))
+    assert again.estimate.step_s == pytest.approx(planned.step_s, rel=1e-9)

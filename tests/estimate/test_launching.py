@@ -88,3 +88,20 @@ def test_every_cost_is_that_of_one_change():
 
 def test_a_dense_model_has_no_routing():
     assert {"routing", "dispatcher"}.isdisjoint(settings_of(case("llama3-8b")))
+
+
+@pytest.mark.parametrize("woven", [False, True])
+@pytest.mark.parametrize("sequence", [512, 2048, 4096])
+@pytest.mark.parametrize("microbatches", [1, 2, 8])
+def test_slower_experts_leave_no_time_of_the_host_to_weight_gradients_alone(microbatches, sequence, woven):
+    """In layers that wait for their host, longer weight gradients made input gradients shorter, and with them a zero bubble."""
+    made = case("qwen3-30b-a3b", sequence)
+    made = replace(made, batch=replace(made.batch, global_batch_sequences=8 * microbatches))
+    layout = Layout(
+        pipeline_parallel=2, expert_parallel=8, data_parallel=8, num_microbatches=microbatches, schedule="zb1p",
+        overlap=Overlap(gradient_reduce=False, expert=woven),
+    )
+    balanced, natural = (launched(made, {"routing": each}) for each in ("balanced", "natural"))
+    times = [evaluate(each, layout).time.pipeline for each in (balanced, natural)]
+    assert float(times[1].bubble_s) >= float(times[0].bubble_s) * (1.0 - 1e-12)
+    assert step_s(natural, layout) >= step_s(balanced, layout) * (1.0 - 1e-12)

@@ -301,6 +301,16 @@ def test_a_packing_limit_that_is_a_section_is_refused():
     assert [message.id for message in found.messages if "packing" in message.id] == ["chatlearn.packing-section"]
 
 
+def test_weights_that_a_command_line_names_are_no_fault_of_a_file_read_alone():
+    """The reference policy takes the trainer's weights, whose path ``launch.sh`` says; one that does not is at fault."""
+    case = case_of()
+    files = [each for each in CHATLEARN.write(case, layout_of(case)) if each.path in ("grpo.yaml", "launch.sh")]
+    silent = [replace(each, text=each.text.replace(f"{T}.load=", f"{T}.hf_load=")) for each in files]
+    for given, missing in ((files, False), (files[:1], False), (silent, True)):
+        read = CHATLEARN.read(given)
+        assert ("chatlearn.interpolation" in {each.id for each in read.source.remarks}) == missing
+
+
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_a_real_megatron_script_is_read(name):
     devices, model, words, expected = SCRIPTS[name]

@@ -93,8 +93,9 @@ def refusal(case: Case, features: Features, p: Point) -> str | None:
         width = kind.feed_forward.width if isinstance(kind.feed_forward, Mlp) else kind.feed_forward.shared_width
         if model.hidden % p.tp or width % p.tp:
             return "tp does not divide the hidden or feed-forward width"
-    if (p.cp > 1 and sequence % (2 * p.cp)) or sequence % (p.tp * p.cp):
-        return "cp (twice, zigzag) or tp x cp does not divide the sequence"
+    able = case.implementation.sequence_parallel and features.sequence_parallel
+    if (p.cp > 1 and sequence % (2 * p.cp)) or sequence % ((p.tp if able else 1) * p.cp):
+        return "cp (twice, zigzag), or tp x cp with sequence parallelism, does not divide the sequence"
     exchange = first_kind(case, features)
     if p.cp > 1 and exchange is None:
         return "the framework has no context parallelism for this model"
@@ -116,9 +117,8 @@ def refusal(case: Case, features: Features, p: Point) -> str | None:
         return "etp does not divide tp or the expert width"
     if p.etp > 1 and not features.expert_tensor_parallel:
         return "the framework has no expert tensor parallelism"
-    if mixture is not None and p.tp > 1 and not (case.implementation.sequence_parallel and features.sequence_parallel):
+    if mixture is not None and p.tp > 1 and not able:
         return "experts with tp need sequence parallelism"
-    able = case.implementation.sequence_parallel and features.sequence_parallel
     if features.sequence_parallel_with_tensor and p.tp > 1 and not able:
         return "the framework has tensor parallelism with sequence parallelism only"
     if p.pp > model.num_layers:

@@ -19,7 +19,13 @@ MAX_EDITS = 4
 """Knobs that move at most; what follows from them is not counted."""
 SEARCHED = 50
 """Plans of the framework's own search that are looked through where so few knobs do not help."""
+FAR = 1.25
+"""A plan is told of beside the nearest one where the nearest takes so many times its step."""
 FOLLOWS = "follows from the other changes"
+FOLLOWING = {"data_parallel", "num_microbatches", "overlap"}
+"""Keys of a layout that no knob is: what is left of the devices and the batch, and what the framework does by itself."""
+SHARDS = {"optimizer_shards", "gradient_shards", "parameter_shards"}
+"""Keys that one knob moves: the ZeRO stage with the size of its groups."""
 
 
 def refused(given: Setup, layout: Layout, *, offered: bool) -> list[Message]:
@@ -35,7 +41,7 @@ def refused(given: Setup, layout: Layout, *, offered: bool) -> list[Message]:
 
 def nearest_plan(given: Setup, layout: Layout) -> NearestPlan:
     """The plan with the fewest knobs moved that the framework runs and that fits, the fastest of these; where a few do not help, of
-    its best plans the one that has most in common with the saved one.
+    its best plans the one that has most in common with the saved one. Where more changes are far faster, that is said.
 
     Errors:  ``NoAnswerError`` with the framework's reasons where none is found.
     """
@@ -51,33 +57,45 @@ def nearest_plan(given: Setup, layout: Layout) -> NearestPlan:
         case, framework.features, layout, Legal(), check=framework.check, said=framework.overlap, max_edits=MAX_EDITS, limit=8
     )
     best = next((each.estimate for each in found.found if each.estimate.fits), None)
-    if best is None and not found.blocked:
-        best = _searched(given, layout)
+    known = [] if found.blocked else _searched(given)
+    best = best or _closest(layout, known)
     if best is None:
         none = Message("export.no_nearest", "no layout of the plan's devices and batch runs under {title} and fits",
                        {"title": framework.title})
         raise NoAnswerError([*(found.blocked or refused(given, layout, offered=False)), none])
     before = found.base_estimate or predict(case, layout)
+    faster = _closest(layout, [each for each in known if each.step_s * FAR <= best.step_s])
     return NearestPlan(
         layout=best.layout, estimate=best, changes=_changes(given, layout, best.layout),
         step_change_ratio=best.step_s / before.step_s - 1.0,
-        memory_change_bytes=best.memory_reserved_bytes - before.memory_reserved_bytes,
+        memory_change_bytes=best.memory_reserved_bytes - before.memory_reserved_bytes, knobs=_moved(layout, best.layout),
+        faster=faster, faster_knobs=_moved(layout, faster.layout) if faster is not None else 0,
     )
 
 
-def _searched(given: Setup, layout: Layout) -> Estimate | None:
-    """Of the best plans of the framework's own search the one with the fewest keys changed; None where nothing fits."""
-    from meshwright.errors import InputError
+def _closest(layout: Layout, known: Sequence[Estimate]) -> Estimate | None:
+    """Of some plans the one with the fewest knobs moved, the fastest of these; None where there is none."""
+    return min(known, key=lambda each: (_moved(layout, each.layout), each.expected_step_s), default=None)
+
+
+def _moved(before: Layout, after: Layout) -> int:
+    """How many knobs differ."""
+    keys = _differing(before, after).keys()
+    return len(keys - FOLLOWING - SHARDS) + bool(keys & SHARDS)
+
+
+def _searched(given: Setup) -> list[Estimate]:
+    """The best plans of the framework's own search that it runs and that fit; empty where there are none."""
+    from meshwright.errors import InputError, NoAnswerError
     from meshwright.search import plan
     from meshwright.search.result import SearchOptions
 
     case, framework = given.case, given.framework
     try:
         result = plan(case, framework.features, SearchOptions(top=SEARCHED, pinnable=False), runner=framework)
-    except InputError:  # no layout is legal
-        return None
-    found = [each.estimate for each in result.plans if each.estimate.fits and not framework.check(case, each.layout)]
-    return min(found, key=lambda each: (len(_differing(layout, each.layout)), each.step_s), default=None)
+    except (InputError, NoAnswerError):  # no layout is legal, or the framework runs none
+        return []
+    return [each.estimate for each in result.plans if each.estimate.fits and not framework.check(case, each.layout)]
 
 
 def _changes(given: Setup, before: Layout, after: Layout) -> tuple[Change, ...]:

@@ -14,7 +14,7 @@ from meshwright.estimate.single import model_flops
 from meshwright.perf.flops import sequence_flops, training_flops
 from meshwright.perf.parameters import active_parameters
 from meshwright.units import GIB, TERA, count, gib
-from meshwright.words import percent
+from meshwright.words import percent, rate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -146,8 +146,8 @@ def _possible(scale: Scale, each: Claim, speed: float) -> Iterator[Finding]:
     mfu = speed * scale.flops_per_token / scale.peak_flops_per_s
     if mfu > 1.0:
         yield finding(
-            "error", "check.claim-impossible", "{claim} would be an MFU of {mfu:.0%}, above the dense peak of {peak:.0f} TFLOP/s",
-            path="--claim", value=each.value, claim=each, mfu=mfu, peak=scale.peak_flops_per_s / TERA,
+            "error", "check.claim-impossible", "{claim} would be an MFU of {mfu:.0%}, above the dense peak of {peak} TFLOP/s",
+            path="--claim", value=each.value, claim=each, mfu=mfu, peak=rate(scale.peak_flops_per_s / TERA),
             expected=_like(each, scale.peak_flops_per_s / scale.flops_per_token / speed), source="dense peak of the device",
         )
 

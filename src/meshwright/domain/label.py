@@ -169,5 +169,5 @@ def _read(
         microbatch_sequences=mb, num_microbatches=microbatches, recompute=recompute, schedule=schedule,
         stage_layers=stage_layers, offload=offload, overlap=overlap or Overlap(), attention=attention, compiled=compiled,
     )
-    heard = {name: getattr(said, name) for name in overlapping(layout)}
+    heard = {name: getattr(said, name) for name in overlapping(layout, experts=model is None or model.is_moe)}
     return replace(layout, overlap=replace(layout.overlap, **heard)), []

@@ -36,6 +36,8 @@ class PackingLimit(Struct, frozen=True, kw_only=True):
     """No sample is longer; a limit below it would not split it."""
     fullest: Callable[[int, Layout], int]
     """Tokens that the fullest micro-batch has under a limit."""
+    bound: Callable[[Layout], int]
+    """Tokens that no micro-batch has more of under the limit of the files, whatever the samples are."""
 
 
 class Facts(Struct, frozen=True, kw_only=True):

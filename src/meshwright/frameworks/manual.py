@@ -17,7 +17,7 @@ from meshwright.estimate.naming import name_of
 from meshwright.frameworks.base import File, Options
 from meshwright.frameworks.settings import TASK_VARIABLE
 from meshwright.units import GIB
-from meshwright.words import percent, seconds
+from meshwright.words import percent, seconds, speed
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -184,8 +184,8 @@ def predicted(estimate: Estimate | None) -> list[tuple[str, str]]:
     tflops = estimate.model_flops_per_s_per_device / 1e12
     return [
         ("step", seconds(estimate.step_s)),
-        ("throughput", f"{estimate.tokens_per_s:,.0f} tokens/s, {estimate.tokens_per_s_per_device:,.0f} per device"),
-        ("model FLOPs", f"{tflops:.0f} TFLOP/s per device, MFU {percent(estimate.mfu_ratio)} ({estimate.flops_convention})"),
+        ("throughput", f"{speed(estimate.tokens_per_s)} tokens/s, {speed(estimate.tokens_per_s_per_device)} per device"),
+        ("model FLOPs", f"{speed(tflops)} TFLOP/s per device, MFU {percent(estimate.mfu_ratio)} ({estimate.flops_convention})"),
         ("memory", f"{estimate.memory_reserved_bytes / GIB:.1f} of {estimate.memory_capacity_bytes / GIB:.1f} GiB "
                    f"on the fullest device (stage {estimate.peak_stage})"),
         ("calibration", estimate.calibration if estimate.calibrated else f"{estimate.calibration}, uncalibrated"),

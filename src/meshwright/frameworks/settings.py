@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from meshwright.documents.source import Source
     from meshwright.domain.layout import Layout
     from meshwright.domain.model import Model
+    from meshwright.domain.training import Batch
     from meshwright.errors import Message
 
 
@@ -30,6 +31,8 @@ class Given(Value, frozen=True, kw_only=True):
     global_batch_sequences: int | None = None
     sequence_tokens: int | None = None
     task: Task | None = None
+    packs: Batch | None = None
+    """What the samples of a step are packed into, where lengths are known: for files that count samples and pack as they run."""
 
 
 NOTHING_GIVEN = Given()

@@ -87,14 +87,15 @@ def exposed_s(
         ZeRO-0, 1   hide(reduce, B) + last bucket + hide(gather, F)                 once a step
         ZeRO-2      m hide(scatter, B) + hide(reduce, B') + last bucket + hide(gather, F)
         ZeRO-3      m [hide(gather, F) + hide(gather + scatter, B) + gather / layers] + hide(reduce, B') + last layer's scatter
-        + slowdown x hidden
+        + slowdown x (hidden - last bucket)
 
     Symbols: F, B windows of forward and backward of one micro-batch on the stage (the layers' own communication hides nothing);
              B' what the scatter leaves of the last; m micro-batches; hide(t, w) = t - min(r t, w).
     Shapes:  everything broadcasts.
     Units:   s.
     Holds:   gradients are reduced during the last backward, parameters gathered during the first forward (ZeRO-0 to 2); sharded
-             gradients and parameters move for every micro-batch. ZeRO-3's first layer waits for its gather.
+             gradients and parameters move for every micro-batch. ZeRO-3's first layer waits for its gather. The last bucket
+             is seen, so it slows nothing down; a shorter window makes no step shorter.
     Source:  Megatron-Core overlap_grad_reduce and overlap_param_gather; PyTorch FSDP2; Korthikanti-style accounting of windows.
     """
     constants = case.calibration.constants
@@ -107,12 +108,12 @@ def exposed_s(
     once_g, hidden_g = hide(reduction, window_b, ratio)
     once_p, hidden_p = hide(times.gather_s, window_f, ratio)
     tail = np.where(gradient_overlap, np.minimum(times.last_bucket_s, hidden_g), none)
-    zero01 = once_g + tail + once_p + slow * (hidden_g + hidden_p)
+    zero01 = once_g + tail + once_p + slow * (hidden_g + hidden_p - tail)
     each_s, hidden_s = hide(times.scatter_s, window_b, ratio)
     rest, hidden_r = hide(times.reduce_s, np.maximum(0.0, window_b - hidden_s), ratio)
-    zero2 = m * each_s + rest + tail + once_p + slow * (m * hidden_s + hidden_r + hidden_p)
+    zero2 = m * each_s + rest + tail + once_p + slow * (m * hidden_s + hidden_r + hidden_p - tail)
     both, hidden_both = hide(times.gather_s + times.scatter_s, window_b, ratio)
     first = times.gather_s / np.maximum(1.0, layers)
     left, hidden_l = hide(times.reduce_s, np.maximum(0.0, window_b - hidden_both), ratio)
-    zero3 = m * (once_p + both + first) + left + tail + slow * (m * (hidden_p + hidden_both) + hidden_l)
+    zero3 = m * (once_p + both + first) + left + tail + slow * (m * (hidden_p + hidden_both) + hidden_l - tail)
     return np.where(parameter_shards > 1.0, zero3, np.where(gradient_shards > 1.0, zero2, zero01))

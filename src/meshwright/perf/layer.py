@@ -19,22 +19,25 @@ from meshwright.perf.product_times import product_s
 from meshwright.perf.seconds import Seconds, seconds
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from meshwright.domain.case import Case
     from meshwright.domain.layout import ContextKind, Overlap
     from meshwright.domain.model import LayerKind
     from meshwright.perf.exchange import Exposed
-    from meshwright.perf.operators import WorkShape
+    from meshwright.perf.operators import Product, WorkShape
     from meshwright.perf.placement import Groups
 
 COMMUNICATION = "comm"
 
 
 class LayerTime(Struct, frozen=True, kw_only=True):
-    """Forward and backward of one layer; ``weight_gradient_s`` is the part of the backward that may wait (zero bubble)."""
+    """Forward and backward of one layer."""
 
     forward: Seconds
     backward: Seconds
     weight_gradient_s: Array
+    """The part of the backward that may wait (zero bubble): what the input gradients leave of it, waits for the host included."""
     forward_window_s: Array
     """What communication on other streams can hide behind: the device computes, or waits for its host."""
     backward_window_s: Array
@@ -85,6 +88,20 @@ def _woven(pieces: Pieces, ahead: Array, behind: Array) -> Woven:
     return Woven(forward=ahead - experts, experts_forward=experts, backward=behind - experts_back, experts_backward=experts_back)
 
 
+def weight_kernels(products: Sequence[Product], kind: LayerKind, case: Case, shape: WorkShape) -> Array:
+    """Kernels of the weight gradients: one for each product, and for each local expert where those are launched one by one.
+
+    Shapes:  the columns of ``shape``.
+    Units:   kernels.
+    Source:  ``kernels``.
+    """
+    count = array(float(sum(not each.grouped for each in products)))
+    if kind.experts is None or case.implementation.expert_fusion:
+        return count + sum(each.grouped for each in products)
+    local = kind.experts.num_experts / shape.expert_parallel * case.training.precision.expert_kernels
+    return count + local * sum(each.grouped for each in products)
+
+
 def layer_time(
     kind: LayerKind, case: Case, shape: WorkShape, groups: Groups, *, overlap: Overlap, context_kind: ContextKind,
     masking: tuple[Array, Array] | None = None,
@@ -93,13 +110,15 @@ def layer_time(
 
         window = compute + wait for the host;   compute alone where every launch is waited for, or the device is the host
         wait = floor(busy) of each pass;   floor(forward + backward) / 2 of each where exchanges of experts weave the two
+        weight gradient = backward - input gradients - their own wait
 
     Symbols: busy what the device computes and waits for messages; floor ``launch_floor_s``; ``masking`` what a mask adds to the
              attention core of both passes (``perf.masked``).
     Shapes:  the columns of ``shape``.
     Units:   s.
     Holds:   an idle device hides what travels as a busy one does, so neither slower operators nor a slower host make a step
-             shorter. Exchanges of experts hide behind compute; what is left of them fills the wait for the host.
+             shorter. Exchanges of experts hide behind compute; what is left of them fills the wait for the host. Input gradients
+             wait for their own launches alone: longer weight gradients make no pass of theirs, on which other stages wait, shorter.
     Source:  ``layer_pieces``, ``perf.exchange`` and ``perf.expert_exchange``; collectives run on streams of their own (CUDA C++
              Programming Guide, streams).
     """
@@ -139,16 +158,23 @@ def layer_time(
     wait_forward = waits_s(forward.total, kernels_forward, ahead_host)
     wait_backward = waits_s(backward.total, kernels_backward, behind_host)
     wait_again = waits_s(again.total, kernels_forward, ahead_host)
+    weight = pieces.products_weight
+    launches = np.where(weight > 0.0, weight_kernels(products_of(kind, case, shape), kind, case, shape), 0.0)
+    kernels_input = np.maximum(0.0, kernels_backward - launches)
+    wait_input = waits_s(backward.total - weight, kernels_input, behind_host)
     if overlap.expert and kind.experts is not None:
         both = waits_s(forward.total + backward.total, kernels_forward + kernels_backward, ahead_host + behind_host)
-        several = shape.expert_parallel > 1.0
-        wait_forward, wait_backward = (np.where(several, both / 2.0, own) for own in (wait_forward, wait_backward))
+        input_both = waits_s(forward.total + backward.total - weight, kernels_forward + kernels_input, ahead_host + behind_host)
+        several, half = shape.expert_parallel > 1.0, np.minimum(both / 2.0, input_both)
+        wait_forward = np.where(several, half, wait_forward)
+        wait_backward = np.where(several, both - half, wait_backward)
+        wait_input = np.where(several, input_both - half, wait_input)
     idles = not implementation.blocking_launches and not case.cluster.device.synchronous
     return LayerTime(
         forward=structs.replace(forward, host=sync + wait_forward),
         backward=structs.replace(backward, host=wait_backward),
         again=structs.replace(again, host=sync + wait_again),
-        weight_gradient_s=pieces.products_weight,
+        weight_gradient_s=weight + wait_backward - wait_input,
         forward_window_s=ahead + sync + wait_forward if idles else ahead,
         backward_window_s=behind + wait_backward if idles else behind,
         regather_s=tensor.again,

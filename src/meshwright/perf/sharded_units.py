@@ -153,7 +153,8 @@ def units_exposed_s(
     """Seconds that sharded units add to a step.
 
         F hide(gather, forward) + B hide(gather, backward) + S hide(scatter, backward') + hide(reduce, backward'') + last unit
-        + slowdown x hidden + (F + B) copies + S copies + [waits] (copies + (m - 1) sum) + (S - 1) shard sum + owners
+        + slowdown x (hidden - first and last unit) + (F + B) copies + S copies + [waits] (copies + (m - 1) sum)
+        + (S - 1) shard sum + owners
 
     Symbols: F, B gathers of the forward and the backward; S reductions; hide(t, w) = t - min(r t, w);
              ', '' what gathers, and gathers and scatters, leave of a window.
@@ -175,8 +176,9 @@ def units_exposed_s(
     rest, hidden_r = hide(times.reduce_s, np.maximum(0.0, window_b - gathered - hidden_s), ratio)
     first = np.where(np.asarray(parameter_overlap) & (times.units > 0.0), hidden_f / np.maximum(1.0, times.units), none)
     tail = np.where(gradient_overlap, np.minimum(times.last_s, hidden_s + hidden_r), none)
-    messages = counts.forward_gathers * (ahead + first) + counts.backward_gathers * again + counts.scatters * each + rest + tail
+    seen = counts.forward_gathers * first + tail
+    messages = counts.forward_gathers * ahead + counts.backward_gathers * again + counts.scatters * each + rest + seen
     hidden = counts.forward_gathers * hidden_f + counts.backward_gathers * hidden_g + counts.scatters * hidden_s + hidden_r
     copies = (counts.forward_gathers + counts.backward_gathers) * times.gather_copies_s + counts.scatters * times.reduce_copies_s
     sums = counts.waits * times.wait_copies_s + counts.waiting * times.sum_s + (counts.scatters - 1.0) * times.shard_sum_s
-    return messages + slow * hidden + copies + sums + times.owners_s
+    return messages + slow * (hidden - seen) + copies + sums + times.owners_s

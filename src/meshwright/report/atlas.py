@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from meshwright.units import GIB
-from meshwright.words import percent, plural
+from meshwright.words import percent, plural, speed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -100,7 +100,7 @@ def mfu_word(cell: Mapping[str, Any] | None) -> str:
     if cell["label"] is None:
         return "-" if cell["missing_bytes"] is None else f"+{lacking(cell)}"
     if cell["mfu_ratio"] is None:
-        return f"{cell['tokens_per_s_per_device']:,.0f}/s" if cell["tokens_per_s_per_device"] else "ran"
+        return f"{speed(cell['tokens_per_s_per_device'])}/s" if cell["tokens_per_s_per_device"] else "ran"
     return f"{COARSE if cell['grade'] == 'coarse' else ''}{percent(cell['mfu_ratio'])}"
 
 

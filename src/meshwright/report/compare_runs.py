@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from meshwright.report.blocks import Run as Words
 from meshwright.report.blocks import Section, line, table
-from meshwright.words import percent, plural, seconds, signed
+from meshwright.words import percent, plural, seconds, signed, speed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,7 +41,7 @@ def _figures(run: Run) -> str:
     if run.step_s is not None:
         pieces.append(f"{seconds(run.step_s)} a step")
     if run.tokens_per_s_per_device is not None:
-        pieces.append(f"{run.tokens_per_s_per_device:,.0f} tokens/s/device")
+        pieces.append(f"{speed(run.tokens_per_s_per_device)} tokens/s/device")
     if run.mfu_ratio is not None:
         pieces.append(f"MFU {percent(run.mfu_ratio)}")
     return "   ".join(pieces)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from meshwright.report.blocks import Run, Section, figure, line, pieces, table
 from meshwright.report.redacted import blanked
 from meshwright.report.runs import closest_line
-from meshwright.words import gib, integer, percent, plural, seconds
+from meshwright.words import gib, percent, plural, rate, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -87,7 +87,7 @@ def figures_of(view: View) -> list[tuple[Run, ...]]:
         dropped = f", {view['dropped']} of warming up left out" if view["dropped"] else ""
         found.append((Run(f"{plural(seen['steady'], 'step')}{dropped}"),))
     if seen["tokens_per_s_per_device"] is not None:
-        found.append((figure(seen["tokens_per_s_per_device"], integer), Run(" tokens/s/device")))
+        found.append((figure(seen["tokens_per_s_per_device"], rate), Run(" tokens/s/device")))
     if seen["tflops_per_device"] is not None:
         speed = seen["tflops_per_device"]
         found.append((Run(f"{speed:,.1f}", value=speed, unit="TFLOP/s"), Run(" TFLOP/s/device")))

@@ -54,6 +54,9 @@ def nearest_report(plan: NearestPlan) -> Iterator[Block]:
     more = "more" if plan.memory_change_bytes >= 0 else "less"
     loss = f"{signed(plan.step_change_ratio)}, {gib(abs(plan.memory_change_bytes))} {more} memory"
     yield line(f"{seconds(plan.estimate.step_s)} a step: {loss} than the saved plan, both by the cost model of this framework")
+    if plan.faster is not None:
+        more = f"with {plan.faster_knobs} knobs moved instead of {plan.knobs}: `meshwright plan` with this framework finds it"
+        yield line("far faster  ", Run(plan.faster.label, "strong"), f"  {seconds(plan.faster.step_s)} a step {more}")
 
 
 def _knob(value: object) -> str:

@@ -10,7 +10,7 @@ from meshwright.api.views.findings import simple
 from meshwright.catalog.guides import cited
 from meshwright.report.blocks import Block, Run, Tone, line
 from meshwright.text import visible
-from meshwright.words import gib_of, percent, plural, seconds
+from meshwright.words import gib_of, percent, plural, seconds, speed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -77,7 +77,7 @@ def _prediction(checked: Checked) -> Iterator[Block]:
     if found is None:
         return
     words = (
-        f"{seconds(found.step_s)} a step, {found.tokens_per_s_per_device:,.0f} tokens/s/device, MFU {percent(found.mfu_ratio)},"
+        f"{seconds(found.step_s)} a step, {speed(found.tokens_per_s_per_device)} tokens/s/device, MFU {percent(found.mfu_ratio)},"
         f" {gib_of(found.memory_reserved_bytes, found.memory_capacity_bytes)}, bubble {percent(found.bubble_ratio)}"
     )
     yield line("predicted  ", Run(found.label, "strong"), f"  {words}", above=True)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from meshwright.report.blocks import Run, figure, line, table
 from meshwright.units import GIB
-from meshwright.words import gib, integer, percent, plural, seconds, signed
+from meshwright.words import gib, percent, plural, seconds, signed, speed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -32,7 +32,7 @@ def _rows(view: View) -> Iterator[tuple[str | Run, ...]]:
     error = "" if view["error_ratio"] is None else signed(view["error_ratio"], 0)
     yield "step, median", figure(view["step_s"], seconds), "" if said is None else figure(said["step_s"], seconds), error
     yield f"step, {plural(len(view['steps_s']), 'step')}", f"{seconds(step['min_s'])} to {seconds(step['max_s'])}", "", ""
-    yield "tokens/s", figure(view["tokens_per_s"], integer), "" if said is None else figure(said["tokens_per_s"], integer), ""
+    yield "tokens/s", figure(view["tokens_per_s"], speed), "" if said is None else figure(said["tokens_per_s"], speed), ""
     if view["mfu_ratio"] is not None:
         predicted = "" if said is None else figure(said["mfu_ratio"], percent)
         yield f"MFU ({view['flops_convention']})", figure(view["mfu_ratio"], percent), predicted, ""

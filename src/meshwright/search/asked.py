@@ -61,7 +61,8 @@ class Asked(Struct):
     def _drops(self, layout: Layout) -> bool:
         """Whether the framework runs a layout with another overlap than the pinned one."""
         said = self.runner.overlap(self.case, layout) if self.keeps_overlap else layout.overlap
-        return any(getattr(said, name) != getattr(layout.overlap, name) for name in overlapping(layout))
+        heard = overlapping(layout, experts=self.case.model.is_moe)
+        return any(getattr(said, name) != getattr(layout.overlap, name) for name in heard)
 
     def said(self, candidate: Candidate) -> Candidate:
         """A candidate with the overlap that the framework has under it."""

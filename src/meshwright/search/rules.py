@@ -90,7 +90,7 @@ def _widths(case: Case, _: Features, k: Knobs) -> Any:
 
 def _sequence(case: Case, _: Features, k: Knobs) -> Any:
     zigzag = np.where(k.cp > 1, 2 * k.cp, 1)
-    shards = np.where(k.tp > 1, k.tp, 1) * k.cp
+    shards = np.where(np.asarray(k.sp) > 0, k.tp, 1) * k.cp
     return (case.batch.sequence_tokens % zigzag == 0) & (case.batch.sequence_tokens % shards == 0)
 
 
@@ -286,7 +286,10 @@ RULES: tuple[Rule, ...] = (
     Rule(level="mesh", reason="tp does not divide the attention heads", holds=_heads),
     Rule(level="mesh", reason="tp and the key-value heads do not divide each other", holds=_key_value_heads),
     Rule(level="mesh", reason="tp does not divide the hidden or feed-forward width", holds=_widths),
-    Rule(level="mesh", reason="cp (twice, zigzag) or tp x cp does not divide the sequence", holds=_sequence),
+    Rule(
+        level="mesh", reason="cp (twice, zigzag), or tp x cp with sequence parallelism, does not divide the sequence",
+        holds=_sequence,
+    ),
     Rule(level="mesh", reason="the framework has no context parallelism for this model", holds=_context),
     Rule(
         level="mesh", reason="tp x cp does not divide the heads, which Ulysses and hybrid context parallelism cut",

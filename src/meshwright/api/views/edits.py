@@ -32,6 +32,11 @@ class NearestPlan(Value, frozen=True, kw_only=True):
     """Its step over that of the saved plan, less one, both as the framework would run them that it is exported to."""
     memory_change_bytes: float = 0.0
     """Reserved bytes of the fullest device."""
+    knobs: int = 0
+    """Knobs that differ from the saved plan's; what follows from them is not counted."""
+    faster: Estimate | None = None
+    """A plan of the framework that is far faster and differs in more."""
+    faster_knobs: int = 0
 
 
 def edits_view(edited: Edited) -> dict[str, Any]:
@@ -56,4 +61,7 @@ def nearest_view(plan: NearestPlan) -> dict[str, Any]:
         "nearest": bool(plan.changes), "label": plan.estimate.label,
         "changes": [{"field": each.field, "from": each.before, "to": each.after, "why": each.why} for each in plan.changes],
         "step_change_ratio": number(plan.step_change_ratio), "memory_change_bytes": whole(plan.memory_change_bytes),
+        "faster": None if plan.faster is None else {
+            "label": plan.faster.label, "step_s": number(plan.faster.step_s), "knobs": plan.faster_knobs,
+        },
     }

@@ -8,6 +8,7 @@ from meshwright.frameworks.chatlearn.deciding import TRAINER, multiple
 from meshwright.frameworks.chatlearn.packing import sequences_for, worst_tokens, written_for
 from meshwright.frameworks.chatlearn.reading import PROMPT_TOKENS, RESPONSE_TOKENS
 from meshwright.frameworks.facts import PackingLimit
+from meshwright.packing.modes.chatlearn import most_tokens
 
 if TYPE_CHECKING:
     from meshwright.documents.source import Setting
@@ -61,7 +62,8 @@ def packing_limit(reading: Reading) -> PackingLimit | None:
     if reading.source.value(f"{TRAINER}.packing") is not True or limit is None or limit < 1 or longest is None:
         return None
     return PackingLimit(
-        key=key, tokens=limit, longest_tokens=longest, fullest=lambda tokens, layout: worst_tokens(tokens, multiple(layout))
+        key=key, tokens=limit, longest_tokens=longest, fullest=lambda tokens, layout: worst_tokens(tokens, multiple(layout)),
+        bound=lambda layout: most_tokens(limit, longest, rank_samples(reading, layout), multiple(layout)),
     )
 
 
@@ -70,6 +72,11 @@ def limit_stays(reading: Reading, layout: Layout, key: str) -> bool:
     packing, before = packing_limit(reading), reading.layout
     if packing is None or key != packing.key or before is None:
         return False
-    samples = [each.microbatch_sequences * each.num_microbatches for each in (before, layout)]
+    samples = [rank_samples(reading, each) for each in (before, layout)]
     ours = written_for(packing.tokens, packing.longest_tokens, samples[0], multiple(before)) is not None
     return not ours and sequences_for(packing.tokens, packing.longest_tokens, samples[1]) == layout.microbatch_sequences
+
+
+def rank_samples(reading: Reading, layout: Layout) -> int:
+    """Samples of a step that one replica of a layout packs."""
+    return (reading.said.global_batch_sequences or 0) // layout.data_parallel

@@ -51,7 +51,7 @@ def _batch_of_rank(plan: Planned) -> Values | None:
 
 
 def _gradient_overlap(plan: Planned) -> bool:
-    heard = overlapping(plan.layout) & {"gradient_reduce", "parameter_gather"}
+    heard = overlapping(plan.layout, experts=plan.case.model.is_moe) & {"gradient_reduce", "parameter_gather"}
     return not is_fsdp(plan.layout) and any(getattr(plan.layout.overlap, name) for name in heard)
 
 

@@ -103,14 +103,20 @@ def worst_tokens(limit_tokens: int, multiple: int = 1) -> int:
     return floor((limit_tokens + 1) * headroom_ratio(multiple))
 
 
-def written_for(limit_tokens: int, sequence_tokens: int, samples: int, multiple: int = 1) -> int | None:
+def written_for(
+    limit_tokens: int, longest_tokens: int, samples: int, multiple: int = 1, sequence_tokens: int | None = None
+) -> int | None:
     """The sequences of a micro-batch for which a limit was written, where one was: the inverse of ``kept_limit``.
+
+    A sequence is a pack of ``sequence_tokens``; where nothing is said of packs, one of the longest samples.
 
     >>> written_for(kept_limit(3 * 4096, 4096, 60), 4096, 60), written_for(8192, 3072, 64)
     (3, None)
+    >>> written_for(kept_limit(12288, 4096, 60), 4096, 60, sequence_tokens=12288)
+    1
     """
     for size in range(1, samples + 1):
-        limit = kept_limit(size * sequence_tokens, sequence_tokens, samples, multiple)
+        limit = kept_limit(size * (sequence_tokens or longest_tokens), longest_tokens, samples, multiple)
         if limit >= limit_tokens:
             return size if limit == limit_tokens else None
     return None

@@ -14,6 +14,7 @@ from meshwright.frameworks.keys import told
 from meshwright.frameworks.settings import Given, Reading, Said
 
 if TYPE_CHECKING:
+    from meshwright.domain.training import Batch
     from meshwright.estimate.split import Split
 
 KINDS: dict[str, ContextKind] = {"p2p": "ring", "a2a": "ulysses", "all_gather": "all-gather", "a2a+p2p": "hybrid"}
@@ -80,32 +81,39 @@ def _figures(values: Values) -> dict[str, object]:
     return found
 
 
-def _microbatch(values: Values, batch: int | None, sequence: int | None, dp: int | None, multiple: int) -> int:
-    """Sequences of a micro-batch: as said, or what the packing limit stands for."""
+def _microbatches(
+    values: Values, samples: int | None, longest: int | None, dp: int | None, multiple: int, packs: Batch | None
+) -> tuple[int, int | None]:
+    """Sequences of a micro-batch and micro-batches of a replica: as said, or what the packing limit stands for.
+
+    ``samples`` of a step, of at most ``longest`` tokens; a sequence is one of the packs, where they are known.
+    """
     if not values.bool(f"{TRAINER}.packing"):
-        return values.degree("runtime_args.train_micro_batch_size")
+        size = values.degree("runtime_args.train_micro_batch_size")
+        return size, microbatches_of(values, samples, size, dp)
+    count, tokens = (packs.global_batch_sequences, packs.sequence_tokens) if packs else (samples, longest)
     key = f"{TRAINER}.max_token_in_packing"
     limit = values.int(key, 32768)
     if not values.has(key) and any(name.startswith(f"{key}.") for name in values.source.settings):
         values.note(key, "chatlearn.packing-section", "max_token_in_packing is a section: a number of tokens is expected")
-    if not (limit and sequence and batch and dp) or batch % dp:
-        return 1
-    written = written_for(limit, sequence, batch // dp, multiple)
-    size = written if written and batch // dp % written == 0 else sequences_for(limit, sequence, batch // dp)
-    if size != written:
-        values.refuse(
-            "chatlearn.packed", "micro-batches are packed: up to {worst} tokens each, read as {size} whole sequences of {sequence}",
-            worst=worst_tokens(limit, multiple), size=size, sequence=sequence,
-        )
-    return size
+    size = 1
+    if limit and samples and longest and count and tokens and dp and samples % dp == 0 and count % dp == 0:
+        written = written_for(limit, longest, samples // dp, multiple, tokens)
+        size = written if written and count // dp % written == 0 else sequences_for(limit, tokens, count // dp)
+        if size != written:
+            values.refuse(
+                "chatlearn.packed",
+                "micro-batches are packed: up to {worst} tokens each, read as {size} whole sequences of {sequence}",
+                worst=worst_tokens(limit, multiple), size=size, sequence=tokens,
+            )
+    return size, microbatches_of(values, count, size, dp)
 
 
 def _fsdp(values: Values, world: int, batch: int | None, sequence: int | None, given: Given) -> Layout | None:
     """The FSDP back end: everything sharded over all GPUs, every layer recomputed, Ulysses within a sequence."""
     ranks = values.degree(f"{TRAINER}.ulysses_sequence_parallel_size")
     dp = data_parallel_of(values, world, ranks)
-    size = _microbatch(values, batch, sequence, dp, padding_multiple(1, 1))
-    count = microbatches_of(values, batch, size, dp)
+    size, count = _microbatches(values, batch, sequence, dp, padding_multiple(1, 1), given.packs)
     if dp is None or count is None:
         return None
     return Layout(
@@ -122,8 +130,7 @@ def _megatron(values: Values, world: int, batch: int | None, sequence: int | Non
     )
     etp = values.int(f"{TRAINER}.expert_tensor_parallel_size") or (tp if ep > 1 else 1)
     dp = data_parallel_of(values, world, tp * pp * cp)
-    size = _microbatch(values, batch, sequence, dp, padding_multiple(tp, cp))
-    count = microbatches_of(values, batch, size, dp)
+    size, count = _microbatches(values, batch, sequence, dp, padding_multiple(tp, cp), given.packs)
     chunks, split = _stages(values, pp, given)
     if dp is None or count is None or chunks is None:
         return None

@@ -45,6 +45,8 @@ def open_files(files: Sequence[File]) -> Source:
         remark for remark in source.remarks if not (remark.id == "source.twice" and is_script(remark.path.rpartition(":")[0]))
     ]
     resolved, missing = resolve(settings)
+    if not any(is_script(file.path) for file in ordered):  # paths of weights are the command line's to say
+        missing = {key: name for key, name in missing.items() if not _is_text(name)}
     remarks += [
         Message("chatlearn.interpolation", "Interpolation key '{name}' not found", {"name": name}, settings[key].place)
         for key, name in missing.items()
@@ -108,6 +110,12 @@ def _look_up(name: str, settings: Mapping[str, Setting], depth: int) -> tuple[ob
         section = any(key.startswith(f"{name}.") for key in settings)
         return (UNKNOWN, "") if section else (None, name)
     return (parse_yaml(known.default) if known.default else None), ""
+
+
+def _is_text(name: str) -> bool:
+    """Whether a key holds words: of those that lay ranks out, none does."""
+    known = _surface().find(name, _surface().releases[-1])
+    return known is not None and known.kind == "str"
 
 
 def _surface() -> Surface:

@@ -6,7 +6,15 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from meshwright.frameworks.asking import at, differs, is_false, is_true, other_than
-from meshwright.frameworks.chatlearn.asking import degrees_of, is_fsdp, is_megatron, number_of, sequence_of, setting_of
+from meshwright.frameworks.chatlearn.asking import (
+    degrees_of,
+    is_fsdp,
+    is_megatron,
+    number_of,
+    rank_samples,
+    sequence_of,
+    setting_of,
+)
 from meshwright.frameworks.chatlearn.deciding import TRAINER
 from meshwright.frameworks.chatlearn.packing import padding_multiple, worst_tokens, written_for
 from meshwright.frameworks.chatlearn.patch import FIELDS
@@ -62,8 +70,7 @@ def _packing_limit(reading: Reading) -> Values | None:
         return None
     tp, _, cp = degrees_of(reading)
     multiple, layout = padding_multiple(tp, cp), reading.layout
-    samples = layout.microbatch_sequences * layout.num_microbatches if layout else 0
-    planned = written_for(limit, sequence, samples, multiple) is not None
+    planned = layout is not None and written_for(limit, sequence, rank_samples(reading, layout), multiple) is not None
     worst = worst_tokens(limit, multiple)
     return values_if(worst < sequence and not planned, sequence=sequence, worst=worst, limit=limit, expected=sequence)
 

@@ -8,7 +8,7 @@ from meshwright.judging.finding import Figure, Ruling, ratio
 from meshwright.judging.losses import causes
 from meshwright.judging.predicates import does_not_apply, judges
 from meshwright.units import count
-from meshwright.words import percent, seconds
+from meshwright.words import percent, seconds, speed
 
 if TYPE_CHECKING:
     from meshwright.catalog.guides import Rule
@@ -30,7 +30,7 @@ def tokens_per_device(facts: Facts, _: Rule) -> Ruling:
         verdict="holds", figure=_rate("tokens_per_s_per_device", estimate.tokens_per_s_per_device),
         sentence=f"{batch.global_batch_sequences} x {batch.sequence_tokens:,} / ({seconds(estimate.step_s)} x "
         f"{facts.layout.world}) = "
-        f"{estimate.tokens_per_s_per_device:,.0f} tokens/s a device",
+        f"{speed(estimate.tokens_per_s_per_device)} tokens/s a device",
     )
 
 
@@ -52,8 +52,8 @@ def effective_throughput(facts: Facts, _: Rule) -> Ruling:
     ceiling, reached = facts.estimate.effective_tokens_per_s_per_device, facts.estimate.tokens_per_s_per_device
     return Ruling(
         verdict="holds", figure=_rate("effective_tokens_per_s_per_device", ceiling),
-        sentence=f"without bubble, exposed communication and host ({percent(1.0 - reached / ceiling)} of the step) {ceiling:,.0f} "
-        f"instead of {reached:,.0f} tokens/s a device: the ceiling of every change to the layout",
+        sentence=f"without bubble, exposed communication and host ({percent(1.0 - reached / ceiling)} of the step) "
+        f"{speed(ceiling)} instead of {speed(reached)} tokens/s a device: the ceiling of every change to the layout",
     )
 
 
@@ -63,7 +63,7 @@ def mfu(facts: Facts, _: Rule) -> Ruling:
     estimate = facts.estimate
     return Ruling(
         verdict="holds", figure=ratio("mfu_ratio", estimate.mfu_ratio),
-        sentence=f"{percent(estimate.mfu_ratio)} of {estimate.peak_flops_per_s / 1e12:.0f} TFLOP/s "
+        sentence=f"{percent(estimate.mfu_ratio)} of {speed(estimate.peak_flops_per_s / 1e12)} TFLOP/s "
         f"({estimate.peak_dtype}, dense), convention "
         f"{estimate.flops_convention}; with recompute (HFU) {percent(estimate.hfu_ratio)}",
     )
@@ -126,12 +126,13 @@ def target_120(facts: Facts, _: Rule) -> Ruling:
     value = facts.estimate.model_flops_per_s_per_device / 1e12
     if not facts.case.cluster.device.name.startswith(DEVICE_120):
         return does_not_apply(
-            facts, f"said of an A100; here {value:.0f} TFLOP/s at {percent(facts.estimate.mfu_ratio)} MFU, 120 on an A100 is 38 %"
+            facts, f"said of an A100; here {speed(value)} TFLOP/s at {percent(facts.estimate.mfu_ratio)} MFU, "
+            "120 on an A100 is 38 %",
         )
     return Ruling(
         verdict="holds" if value >= 120 else "fails",
         figure=Figure(name="model_flops_per_s_per_device", value=value * 1e12, unit="FLOP/s"),
-        sentence=f"{value:.0f} TFLOP/s a device are predicted, {'at least' if value >= 120 else 'less than'} 120",
+        sentence=f"{speed(value)} TFLOP/s a device are predicted, {'at least' if value >= 120 else 'less than'} 120",
     )
 
 

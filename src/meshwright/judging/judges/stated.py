@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from meshwright.judging.finding import Figure, Ruling, number, ratio, size, time_of
 from meshwright.judging.predicates import judges
 from meshwright.units import count, gib
-from meshwright.words import percent, seconds
+from meshwright.words import percent, seconds, speed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -40,7 +40,7 @@ def _model_flops(facts: Facts) -> Cited:
     value = facts.estimate.model_flops_per_s_per_device
     return Figure(
         name="model_flops_per_s_per_device", value=value, unit="FLOP/s"
-    ), f"{value / 1e12:.0f} TFLOP/s per device are predicted"
+    ), f"{speed(value / 1e12)} TFLOP/s per device are predicted"
 
 
 def _launches(facts: Facts) -> Cited:

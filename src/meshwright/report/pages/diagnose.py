@@ -12,7 +12,7 @@ from meshwright.report.pages.common import page
 from meshwright.report.pages.layouts import strip
 from meshwright.report.redacted import blanked
 from meshwright.report.runs import closest_line
-from meshwright.words import gib, integer, percent, seconds
+from meshwright.words import gib, integer, percent, seconds, speed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -67,7 +67,7 @@ def _tiles(observed: Mapping[str, Any], expected: Mapping[str, Any] | None) -> T
     known = (
         ("step, observed", observed["step_s"], seconds, predicted or "median"),
         ("MFU", observed["mfu_ratio"], percent, ""),
-        ("tokens/s/device", observed["tokens_per_s_per_device"], lambda value: integer(round(value)), ""),
+        ("tokens/s/device", observed["tokens_per_s_per_device"], speed, ""),
         ("memory", observed["memory_bytes"], gib, ""),
         ("devices", observed["devices"], integer, ""),
         ("steps that count", observed["steady"] or None, integer, f"of {integer(observed['iterations'] or 0)}"),
