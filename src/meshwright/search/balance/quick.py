@@ -171,9 +171,7 @@ def _starts(problem: BalanceProblem) -> list[tuple[_Judged, Lead | None]]:
     if problem.recompute_rule == "any" and problem.fixed_recompute is None:
         judged = _judged(problem, treated(problem, leading(problem, kinds, 0, 0)))
         return [(judged.of(judged.order()[:KEPT]), None)]
-    led = _led(problem, kinds)
-    enough = sorted(each.excess for each in led)[:STARTS][-1]
-    led = [each for each in led if each.excess <= enough]
+    led = _hopeful(_led(problem, kinds))
     judged = _judged(problem, np.concatenate([each.counts for each in led], axis=-1))
     found = []
     for each, end in zip(led, accumulate(each.counts.shape[-1] for each in led), strict=True):
@@ -217,6 +215,12 @@ def _led(problem: BalanceProblem, kinds: Counts) -> list[_Led]:
             if least == 0.0:
                 waiting[treatment if lead[1] else ..., first] = False
     return found
+
+
+def _hopeful(led: list[_Led]) -> list[_Led]:
+    """Those that can be among the first few, whatever time they take."""
+    enough = sorted(each.excess for each in led)[:STARTS][-1]
+    return [each for each in led if each.excess <= enough]
 
 
 def _excess(problem: BalanceProblem, memory: Floats) -> Floats:
