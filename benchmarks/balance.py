@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.balance_cases import LADDER, LADDER_BYTES, LARGE, PUBLISHED, Published, Rung
 from meshwright.domain.balance import Balance
-from meshwright.search.balance import balance
+from meshwright.search.balance.solve import balance
 from meshwright.words import percent, signed
 
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ from meshwright.cli.app import MODULES, VERBS
 from meshwright.documents.python import parse_python
 from meshwright.documents.toml import parse_toml
 from meshwright.errors import InputError
-from meshwright.readers.safe import parse_json, parse_yaml
+from meshwright.readers.safe import parse_json
+from meshwright.readers.safe_yaml import parse_yaml
 
 DIGITS = "9" * 5001
 HUGE = str(10**13)

@@ -16,7 +16,7 @@ from meshwright.errors import InputError
 from meshwright.frameworks.accelerate.writing import layer_class
 from meshwright.perf.parameters import total_parameters
 from meshwright.readers.hf_config import model_from_config, undescribed
-from meshwright.readers.safe import load_yaml
+from meshwright.readers.safe_yaml import load_yaml
 
 TABLE = Path(__file__).with_name("hf_mapping.yaml")
 """What configurations say beside their defaults (``said``), and which classes cannot be built."""

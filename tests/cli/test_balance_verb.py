@@ -15,10 +15,9 @@ from meshwright.api.balancing.beside import beside
 from meshwright.frameworks.ascend.recompute_lists import LISTS, kinds_of_lists
 from meshwright.frameworks.stage_lists import KINDS as LIST_KINDS
 from meshwright.readers.sapp import problem, read_layer_file
-from meshwright.search.balance import balance
 from meshwright.search.balance.climb import shifts
 from meshwright.search.balance.memory import stage_memory
-from meshwright.search.balance.solve import place
+from meshwright.search.balance.solve import balance, place
 
 T1 = ("--stages", "16", "--microbatches", "16", "--memory-mb", "53000")
 SMALL = ("--stages", "4", "--microbatches", "8", "--memory-mb", "60000")

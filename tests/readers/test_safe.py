@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import time
-from importlib.resources import files
 from pathlib import Path
 
 import pytest
@@ -14,8 +13,8 @@ from hypothesis import strategies as st
 
 from meshwright.errors import InputError
 from meshwright.readers import safe
-from meshwright.readers.safe import load_json, load_yaml, parse_json, parse_yaml
-from meshwright.readers.shipped import load_shipped
+from meshwright.readers.safe import load_json, parse_json
+from meshwright.readers.safe_yaml import load_yaml, parse_yaml
 
 LEVELS = zip("abcdefgh", "bcdefghi", strict=True)
 BOMB = "\n".join(["a: &a [x, x, x, x, x, x, x, x, x]", *(f"{b}: &{b} [{', '.join(['*' + a] * 9)}]" for a, b in LEVELS)])
@@ -127,10 +126,3 @@ DOCUMENTS = st.recursive(
 @given(DOCUMENTS)
 def test_good_json_is_unchanged(value: object) -> None:
     assert parse_json(json.dumps(value)) == value
-
-
-def test_files_of_the_package_are_what_a_strict_reader_makes_of_them() -> None:
-    """Long lists of them are read at each start, without what is done against hostile ones."""
-    found = sorted(Path(str(files("meshwright"))).rglob("*.yaml"))
-    assert len(found) > 30
-    assert all(load_shipped(path) == load_yaml(path) for path in found)

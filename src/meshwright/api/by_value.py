@@ -102,7 +102,7 @@ def balance_layers(
     Errors:  ``InputError`` for a file or a pipeline that makes no sense; that nothing fits is an ``Overfull``.
     """
     from meshwright.readers.sapp import problem, read_layer_file
-    from meshwright.search.balance import balance
+    from meshwright.search.balance.solve import balance
 
     implied = "interleaved" if virtual_stages > 1 else "1f1b"
     asked = problem(
@@ -123,8 +123,8 @@ def balance_layout(
     Errors:  ``InputError`` for a layout that makes no sense; that nothing fits is an ``Overfull``.
     """
     from meshwright.domain.balance import Overfull
-    from meshwright.search.balance import balance
     from meshwright.search.balance.layouts import choices, layout_of, problem_of
+    from meshwright.search.balance.solve import balance
 
     features = framework_named(framework).for_case(case).features
     found = [

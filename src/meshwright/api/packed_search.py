@@ -5,7 +5,6 @@ from __future__ import annotations
 from math import ceil, inf
 from typing import TYPE_CHECKING
 
-from meshwright.api.packs import ALIGNED, pack_counts
 from meshwright.domain.estimate import Infeasible
 from meshwright.errors import InputError, NoAnswerError
 from meshwright.value import Value
@@ -69,6 +68,8 @@ def best_packs(given: Setup, searched: Callable[[Setup], PlanResult]) -> tuple[S
 
 def ways(given: Setup) -> tuple[tuple[int, int], ...]:
     """Caps of a pack and numbers of packs that are tried, the smallest cap first; the same whatever the cluster."""
+    from meshwright.api.packs import ALIGNED  # a plan of texts that are no samples asks ``any_packs`` alone
+
     assert given.samples is not None, "only samples are packed"
     samples, batch = given.samples, given.request["global_batch"]
     longest = samples.longest_tokens
@@ -82,6 +83,8 @@ def ways(given: Setup) -> tuple[tuple[int, int], ...]:
 
 def _counts(given: Setup, samples: Samples, num_samples: int, max_tokens: int) -> tuple[int, ...]:
     """Numbers of packs to try under a cap: the one that was asked for, else those that replicas share well."""
+    from meshwright.api.packs import pack_counts
+
     packs: int | None = given.request.get("packs")
     return pack_counts(samples, num_samples, max_tokens) if packs is None else (packs,)
 

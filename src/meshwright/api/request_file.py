@@ -25,14 +25,14 @@ PLAN_KEYS = (PLAN_KEY, "request", "layout", "predicted")
 
 def saved_plan(where: str) -> Path | None:
     """The saved plan at a path: the file, or that of a directory which holds no model; None where it is something else."""
-    from meshwright.readers.safe import load_yaml
-
     path = Path(where)
     try:
         if path.is_dir() and not (path / CONFIG_FILE).exists():
             path /= PLAN_FILE
         if path.suffix.lower() not in YAML or not path.is_file():
             return None
+        from meshwright.readers.safe_yaml import load_yaml
+
         document = load_yaml(path)
     except (MeshwrightError, OSError, ValueError):  # whoever reads it says what is wrong with it
         return None
@@ -41,7 +41,7 @@ def saved_plan(where: str) -> Path | None:
 
 def read_request_file(where: str, faults: Faults) -> Mapping[str, Any]:
     """Key -> value as written; unknown keys are faults with a suggestion each, of all of them at once."""
-    from meshwright.readers.safe import load_yaml
+    from meshwright.readers.safe_yaml import load_yaml
 
     document = load_yaml(where)
     if not isinstance(document, dict):

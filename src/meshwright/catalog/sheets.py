@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from meshwright.errors import InputError, Message, did_you_mean, fault, nearest
 from meshwright.readers.names import name_fault
-from meshwright.readers.safe import load_yaml, require_mapping
+from meshwright.readers.safe import require_mapping
 from meshwright.readers.shipped import load_shipped
 from meshwright.text import kind, shown
 from meshwright.value import Value
@@ -44,6 +44,8 @@ def data_path(name: str) -> Path:
 
 def read_sheet(path: Path | str) -> Sheet:
     """A sheet from a file; a wrong section name or a section without names is refused, all at once."""
+    from meshwright.readers.safe_yaml import load_yaml  # the catalogue's own sheets need no reader of YAML
+
     return _sheet(load_yaml(path), path)
 
 

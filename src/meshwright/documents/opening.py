@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from meshwright.documents.source import Document, Setting, Source
 from meshwright.documents.tree import parse_json_with_comments, parse_tree
 from meshwright.errors import InputError, Message
-from meshwright.readers.safe import Twice
+from meshwright.readers.safe_yaml import Twice
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,8 +14,6 @@ import shlex
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
-import yaml
-
 from meshwright.errors import fault
 from meshwright.text import hidden, quoted, visible
 
@@ -157,6 +155,8 @@ def yaml_scalar(value: object) -> Written:
     llama3-8b "no" 1.0e-05 null "a: \\"b\\"\\x00"
     """
     if isinstance(value, float):
+        import yaml  # whoever writes no YAML does not import it
+
         return Written(yaml.safe_dump(value).partition("\n")[0])  # YAML reads 1e-05 as text
     if value is None:
         return Written("null")
@@ -169,6 +169,8 @@ def yaml_scalar(value: object) -> Written:
 
 @lru_cache(maxsize=4096)
 def _reads_as_text(word: str) -> bool:
+    import yaml
+
     return _PLAIN.fullmatch(word) is not None and isinstance(yaml.safe_load(word), str)
 
 

@@ -17,7 +17,8 @@ import yaml
 from meshwright.documents.quoting import flow, yaml_scalar
 from meshwright.documents.source import Setting
 from meshwright.errors import InputError, fault
-from meshwright.readers.safe import Twice, parse_json, parse_yaml, require_mapping
+from meshwright.readers.safe import parse_json, require_mapping
+from meshwright.readers.safe_yaml import Twice, parse_yaml
 from meshwright.value import Value
 
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

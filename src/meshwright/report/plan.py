@@ -28,26 +28,33 @@ MAX_REASONS = 8
 
 
 def told_of(answer: PlanAnswer) -> Iterator[Told]:
-    """What a terminal prints: plans, then what was asked about the first."""
-    from meshwright.report.compare import comparison_report
-    from meshwright.report.cost import minimum_lines, run_cost_lines, saved_lines
-    from meshwright.report.guided import guided_report
-    from meshwright.report.packing import packing_lines
-
+    """What a terminal prints: plans, then what was asked about the first, each of whose reports is imported where it is."""
     given, result = answer.given, answer.result
     yield from plan_report(given.case, result, answer.closest)
     if given.samples is not None:
+        from meshwright.report.packing import packing_lines
+
         best = result.plans[0].estimate if answer.ok else None
         yield from packing_lines(given.samples.figures(), given.case.batch, best, answer.tried)
     if answer.comparison is not None:
+        from meshwright.report.compare import comparison_report
+
         yield from comparison_report(answer.comparison)
     if answer.guided is not None:
+        from meshwright.report.guided import guided_report
+
         yield from guided_report(answer.guided, result.plans[0].estimate)
     if answer.run is not None:
+        from meshwright.report.cost import run_cost_lines
+
         yield from run_cost_lines(answer.run, result.plans[0].estimate)
     if answer.min_devices is not None:
+        from meshwright.report.cost import minimum_lines
+
         yield from minimum_lines(answer.min_devices)
     if answer.saved is not None:
+        from meshwright.report.cost import saved_lines
+
         yield from saved_lines(answer.saved)
 
 

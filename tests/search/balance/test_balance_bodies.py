@@ -11,8 +11,8 @@ from balance_oracle import Brute, all_violations, brute_force, same, violations
 from tests.draws import draws
 
 from meshwright.domain.balance import Balance, Overfull
-from meshwright.search.balance import balance, quick_placements
-from meshwright.search.balance.solve import place
+from meshwright.search.balance.quick import quick_placements
+from meshwright.search.balance.solve import balance, place
 
 SEEDS = range(draws(16))
 

@@ -16,8 +16,9 @@ from balance_oracle import Brute, all_violations, brute_force, busiest_stage, sa
 from tests.draws import draws
 
 from meshwright.domain.balance import Balance, BalanceProblem, Body, End, Objective, Overfull
-from meshwright.search.balance import balance, quick_placements
 from meshwright.search.balance.programme import Programme
+from meshwright.search.balance.quick import quick_placements
+from meshwright.search.balance.solve import balance
 
 SEEDS = (*range(draws(20)), 134, 170, 182, 189)
 """The last four are small problems whose fastest placement is no neighbour of what a greedy search meets."""

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from meshwright.domain.balance import BalanceProblem, Body
-from meshwright.search.balance import balance
 from meshwright.search.balance.listable import crosses, listable
-from meshwright.search.balance.solve import place
+from meshwright.search.balance.solve import balance, place
 
 PAIR = ("selective", "communication")
 TREATMENTS = ("none", *PAIR, "both", "full")

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from meshwright.domain.balance import BalanceProblem, Body, End
-from meshwright.search.balance import balance
 from meshwright.search.balance.measured import Correction, corrected, correction
 from meshwright.search.balance.memory import stage_memory
+from meshwright.search.balance.solve import balance
 from meshwright.search.balance.times import chunk_times
 
 BODY = Body(layers=16, forward_time=10.0, backward_times=(20.0, 30.0), static_memory=100.0, activation_memory=(50.0, 5.0))

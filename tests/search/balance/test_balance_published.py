@@ -12,7 +12,7 @@ from benchmarks.balance_cases import LARGE, LS1, PUBLISHED, Published
 from tests.draws import one_of
 
 from meshwright.domain.balance import Balance, BalanceProblem, Overfull, Placement
-from meshwright.search.balance import balance
+from meshwright.search.balance.solve import balance
 
 LISTED = (
     (16, (-1, 0, -1, -1, 0, 0, 0, 0, 0, 0, 1, 1, 0, 0, 1, 0), (3, 3, 2, 2, 2, 2, 1, 1, *(0,) * 8), 111_510.0),

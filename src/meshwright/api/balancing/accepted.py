@@ -122,7 +122,7 @@ def _said(
 def _quick(given: Setup, plain: Layout, problem: BalanceProblem) -> Iterator[Placement]:
     """Quick placements under less and less memory, free and with even stages, and with the same recomputation of every chunk."""
     from meshwright.estimate.evaluate import split_of
-    from meshwright.search.balance import quick_placements
+    from meshwright.search.balance.quick import quick_placements
 
     even = split_of(given.case, replace(plain, stage_layers=None))
     rules: tuple[RecomputeRule, ...] = (problem.recompute_rule, "first")

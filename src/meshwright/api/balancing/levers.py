@@ -26,7 +26,8 @@ NOTHING_NEAR = "no {edits} changes of the layout fit on these devices: `meshwrig
 
 def tried(changes: Iterator[Change]) -> tuple[str, ...]:
     """Those changes under which something fits, with the pipeline that a quick search finds; for so long as it is quick."""
-    from meshwright.search.balance import quick_placements, require_sound
+    from meshwright.search.balance.quick import quick_placements
+    from meshwright.search.balance.sound import require_sound
 
     found: list[str] = []
     until = time.monotonic() + TRYING_S

@@ -29,7 +29,8 @@ def read_measured(path: str, stages: int | None) -> Measured:
     Errors: ``InputError`` with every fault.
     """
     from meshwright.readers.fields import Fields
-    from meshwright.readers.safe import load_yaml, require_mapping
+    from meshwright.readers.safe import require_mapping
+    from meshwright.readers.safe_yaml import load_yaml
     from meshwright.readers.sapp.amounts import known_keys
 
     top = Fields(require_mapping(load_yaml(path), path), path)

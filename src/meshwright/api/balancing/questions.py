@@ -61,7 +61,8 @@ def source_of(values: Values) -> Source:
 
     Errors: ``InputError`` for a file or a directory that is none of them.
     """
-    from meshwright.readers.safe import load_json, load_yaml
+    from meshwright.readers.safe import load_json
+    from meshwright.readers.safe_yaml import load_yaml
 
     where = str(values.get("model", ""))
     path, suffix = Path(where), Path(where).suffix.lower()

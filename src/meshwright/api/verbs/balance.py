@@ -175,7 +175,7 @@ def balance(
     Errors:  ``InputError`` with every fault of the request; that nothing fits is an answer.
     """
     from meshwright.domain.balance import BalanceProblem
-    from meshwright.search.balance import balance as solve
+    from meshwright.search.balance.solve import balance as solve
 
     if isinstance(request, BalanceProblem):
         return solve(request, objective=objective, time_limit_s=time_limit_s)
@@ -232,7 +232,7 @@ def _solved(question: Asked, objective: Objective, time_limit_s: float | None) -
     """
     from meshwright.api.balancing.accepted import Refused
     from meshwright.domain.balance import Overfull
-    from meshwright.search.balance import balance
+    from meshwright.search.balance.solve import balance
 
     total_s = SOLVING * TIME_LIMIT_S if time_limit_s is None else time_limit_s
     deadline = time.monotonic() + total_s

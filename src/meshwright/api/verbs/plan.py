@@ -16,7 +16,6 @@ from meshwright.api.paged import paged
 from meshwright.api.pins import consistent, divides
 from meshwright.api.request import Answer, CaseRequest, Progress, ticking
 from meshwright.errors import InputError, Message, NoAnswerError, fault
-from meshwright.outputs import in_folder, obstacles, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -191,6 +190,8 @@ def _prepared(values: Values, faults: Faults) -> tuple[Setup, SearchOptions, Lay
     if values["guided"] and (pins or values.get("objective", "step-time") != "step-time"):
         faults.add("plan.guided", "--guided goes its own way to the shortest step: leave out --pin and --objective")
     if "save" in values:
+        from meshwright.outputs import obstacles
+
         faults.note(obstacles(folder=values["save"]))
     draft = drafted(values, faults)
     given, compared = draft.setup, None
@@ -315,6 +316,7 @@ def _save(given: Setup, result: PlanResult, values: Values) -> list[str]:
     """Write the first plan and the framework's launch files."""
     from meshwright.api.launch_files import launch_files
     from meshwright.api.saved import plan_file
+    from meshwright.outputs import in_folder, write
 
     if given.values:
         raise fault("save.value", "{names} was given as a value: a plan that can be read again needs its name or file",

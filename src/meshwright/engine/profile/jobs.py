@@ -10,7 +10,8 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from meshwright.domain.sample import Argument, Bench
-from meshwright.readers.safe import load_yaml, require_mapping
+from meshwright.readers.safe import require_mapping
+from meshwright.readers.shipped import load_shipped
 
 if TYPE_CHECKING:
     from meshwright.engine.profile.machine import Kind
@@ -95,7 +96,7 @@ def grid(kind: Kind, *, quick: bool = False) -> Mapping[str, Any]:
 
 @cache
 def _grids() -> Mapping[str, Any]:
-    return require_mapping(load_yaml(GRIDS), GRIDS.name)
+    return require_mapping(load_shipped(GRIDS), GRIDS.name)
 
 
 def spread(found: Sequence[Job]) -> tuple[Job, ...]:

@@ -17,7 +17,7 @@ from meshwright.documents.source import Setting, Source
 from meshwright.errors import InputError, Message
 from meshwright.frameworks.bridge.recipes import NESTED, canonical, spelled
 from meshwright.frameworks.bridge.teacher import SHARED, TEACHER, taught
-from meshwright.readers.safe import parse_yaml
+from meshwright.readers.safe_yaml import parse_yaml
 
 if TYPE_CHECKING:
     from meshwright.documents.source import Document

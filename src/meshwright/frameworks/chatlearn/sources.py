@@ -12,7 +12,7 @@ from meshwright.documents.opening import is_script, open_source
 from meshwright.documents.overrides import OverrideDocument
 from meshwright.documents.source import UNKNOWN, Setting, Source
 from meshwright.errors import InputError, Message
-from meshwright.readers.safe import parse_yaml
+from meshwright.readers.safe_yaml import parse_yaml
 
 if TYPE_CHECKING:
     from meshwright.frameworks.base import File

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from meshwright.evidence.fit.likeness import likeness
 from meshwright.measure.tuning.beliefs import Beliefs
 from meshwright.measure.tuning.steps import Luck
-from meshwright.readers.safe import load_yaml, require_mapping
+from meshwright.readers.safe import require_mapping
+from meshwright.readers.shipped import load_shipped
 from meshwright.readers.structure import make_converter, structure
 
 Floats = NDArray[np.float64]
@@ -69,7 +70,7 @@ class Scales:
 @cache
 def shipped_scales() -> Scales:
     """The scales that ship with the calibration."""
-    document = require_mapping(load_yaml(FILE), FILE.name)
+    document = require_mapping(load_shipped(FILE), FILE.name)
     return structure(make_converter(), require_mapping(document["scales"], FILE.name), Scales, where=FILE.name)
 
 

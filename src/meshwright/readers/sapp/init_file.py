@@ -18,7 +18,8 @@ from meshwright.domain.dry_runs import DryRuns, StagePeak
 from meshwright.errors import InputError, Message
 from meshwright.readers.fields import Fields
 from meshwright.readers.limits import MAX_LAYERS
-from meshwright.readers.safe import load_yaml, require_mapping
+from meshwright.readers.safe import require_mapping
+from meshwright.readers.safe_yaml import load_yaml
 from meshwright.readers.sapp.amounts import amount, known_keys, number_fault, whole
 from meshwright.readers.sapp.lists import MAX_ROWS, RECOMPUTE_KEYS, layer_rows, offset_rows, treated_rows
 from meshwright.readers.sapp.treatments import ORDER

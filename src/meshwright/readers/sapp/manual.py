@@ -14,7 +14,8 @@ import numpy as np
 
 from meshwright.errors import InputError, fault
 from meshwright.readers.fields import Fields
-from meshwright.readers.safe import load_yaml, require_mapping
+from meshwright.readers.safe import require_mapping
+from meshwright.readers.safe_yaml import load_yaml
 from meshwright.readers.sapp.amounts import known_keys, label
 from meshwright.readers.sapp.lists import MAX_ROWS, RECOMPUTE_KEYS, layer_rows, offset_rows, treated_rows
 from meshwright.readers.sapp.treatments import ORDER

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from meshwright.errors import InputError
 from meshwright.readers.fields import Fields
-from meshwright.readers.safe import load_yaml, require_mapping
+from meshwright.readers.safe import require_mapping
+from meshwright.readers.safe_yaml import load_yaml
 from meshwright.value import Value
 
 if TYPE_CHECKING:

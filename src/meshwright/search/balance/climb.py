@@ -172,6 +172,8 @@ def _shifted(problem: BalanceProblem, counts: Counts, leading_of: tuple[int, int
     if leading_of is not None:
         return leading(problem, kinds, *leading_of)
     kept = carried(counts[..., None], kinds)
+    if len(problem.treatments) == 1:
+        return kept
     return np.concatenate([kept, treated(problem, kept)], axis=-1)
 
 

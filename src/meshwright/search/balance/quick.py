@@ -6,9 +6,8 @@ last few placements are simulated.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from functools import lru_cache
-from itertools import product
+from itertools import accumulate, groupby, product
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,7 +16,7 @@ import numpy as np
 from meshwright.domain.balance import Placement
 from meshwright.search.balance.climb import neighbours
 from meshwright.search.balance.lower import lockstep_pairs, lower_bounds
-from meshwright.search.balance.memory import activation_table, kept_memory, stage_memory, working_set
+from meshwright.search.balance.memory import stage_memory
 from meshwright.search.balance.starts import leading_choices
 from meshwright.search.balance.times import ChunkTimes, chunk_times, positions, several_times, slot_times
 from meshwright.search.balance.treatments import kinds_at, leading, treated
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
 
     from meshwright.domain.balance import BalanceProblem
 
-    Bools = NDArray[np.bool_]
     Floats = NDArray[np.float64]
     Counts = NDArray[np.int64]
     Lead = tuple[int, int]
@@ -51,9 +49,10 @@ OFFSETS = 12
 """Places at most where the run of chunks with one layer more begins."""
 
 
-class _Column(NamedTuple):
+class _Judged(NamedTuple):
     """Placements side by side: about how long each takes, what exceeds its memory, its chunks' times, its stages' memory."""
 
+    counts: Counts
     value: Floats
     excess: Floats
     times: ChunkTimes
@@ -62,6 +61,21 @@ class _Column(NamedTuple):
     def order(self) -> Counts:
         """Best first."""
         return np.lexsort((self.value, self.excess))
+
+    def of(self, chosen: Counts | slice) -> _Judged:
+        """Some of them."""
+        times = ChunkTimes(*(each[..., chosen] for each in self.times))
+        return _Judged(self.counts[..., chosen], self.value[chosen], self.excess[chosen], times, self.memory[..., chosen])
+
+    @classmethod
+    def together(cls, several: Sequence[_Judged]) -> _Judged:
+        """All of several."""
+        if len(several) == 1:
+            return several[0]
+        counts, value, excess, times, memory = zip(*several, strict=True)
+        joined = ChunkTimes(*(np.concatenate(each, axis=-1) for each in zip(*times, strict=True)))
+        return cls(np.concatenate(counts, axis=-1), np.concatenate(value), np.concatenate(excess), joined,
+                   np.concatenate(memory, axis=-1))
 
 
 def quick_placements(problem: BalanceProblem, *, keep: int = 1) -> tuple[Placement, ...]:
@@ -85,33 +99,21 @@ def several_placements(problems: Sequence[BalanceProblem], *, keep: int = 1) -> 
     return [() if each is None else _best(each, next(spans), keep) for each in met]
 
 
-class _Met(NamedTuple):
-    """Placements that fit and promise most, side by side."""
-
-    columns: Counts
-    times: ChunkTimes
-    memory: Floats
-
-
-def _met(problem: BalanceProblem) -> _Met | None:
-    """Those that are worth a simulation; None where nothing fits."""
-    starts = _starts(problem)
+def _met(problem: BalanceProblem) -> _Judged | None:
+    """Those that fit and promise most, which are worth a simulation; None where nothing fits."""
     follow = problem.chunks == 1 or problem.stages * problem.chunks <= MOST_PLACES
-    columns = _once(np.concatenate([_descended(problem, start, lead) if follow else start for start, lead in starts], axis=-1))
-    judged = _judged(problem, columns)
-    able = np.flatnonzero(judged.excess == 0.0)
-    if not able.size:
-        return None
-    able = able[np.argsort(judged.value[able], kind="stable")[:SIMULATED]]
-    return _Met(columns[..., able], ChunkTimes(*(each[..., able] for each in judged.times)), judged.memory[:, able])
+    met = _Judged.together([_descended(problem, start, lead) if follow else start for start, lead in _starts(problem)])
+    met = met.of(_once(met.counts))
+    able = np.flatnonzero(met.excess == 0.0)
+    return met.of(able[np.argsort(met.value[able], kind="stable")[:SIMULATED]]) if able.size else None
 
 
-def _best(met: _Met, simulated: Floats, keep: int) -> tuple[Placement, ...]:
+def _best(met: _Judged, simulated: Floats, keep: int) -> tuple[Placement, ...]:
     """The first few by simulation."""
     slots = slot_times(met.times)
     return tuple(
         Placement(
-            counts=met.columns[..., number], slot_time=float(slots[number]), simulated_time=float(simulated[number]),
+            counts=met.counts[..., number], slot_time=float(slots[number]), simulated_time=float(simulated[number]),
             stage_memory=tuple(met.memory[:, number].tolist()),
         )
         for number in np.argsort(simulated, kind="stable")[:keep]
@@ -149,101 +151,91 @@ def _rows(layers: int, places: int) -> Counts:
         rows[0] -= fewer_first
         rows[-1] -= fewer_last
         found.append(rows)
-    return _once(np.concatenate(found, axis=1))
+    rows = np.concatenate(found, axis=1)
+    return rows[:, _once(rows)]
 
 
 def _once(columns: Counts) -> Counts:
-    """Each column once, in their order."""
+    """The numbers of columns that are all different, in their order."""
     flat = columns.reshape(prod(columns.shape[:-1]), -1)
-    flat = flat[:, np.lexsort(flat[::-1])]
+    order = np.lexsort(flat[::-1])
+    flat = flat[:, order]
     new = np.ones(flat.shape[1], dtype=np.bool_)
     new[1:] = (flat[:, 1:] != flat[:, :-1]).any(axis=0)
-    return flat[:, new].reshape(*columns.shape[:-1], -1)
+    return order[new]
 
 
-def _starts(problem: BalanceProblem) -> list[tuple[Counts, Lead | None]]:
+def _starts(problem: BalanceProblem) -> list[tuple[_Judged, Lead | None]]:
     """Placements to start from, best first, each with the leading layers that keep their treatment on the way."""
     kinds = kinds_at(problem, splits(problem))
     if problem.recompute_rule == "any" and problem.fixed_recompute is None:
-        columns = treated(problem, leading(problem, kinds, 0, 0))
-        return [(columns[..., _judged(problem, columns).order()[:KEPT]], None)]
-    found: list[tuple[float, float, int, Counts, Lead]] = []
-    waiting = dict.fromkeys(range(len(problem.treatments)), kinds)
-    tried = leading_choices(problem)
-    floors: dict[int, _Floor] = {}
-    skipped: list[int] = []
+        judged = _judged(problem, treated(problem, leading(problem, kinds, 0, 0)))
+        return [(judged.of(judged.order()[:KEPT]), None)]
+    led = _hopeful(_led(problem, kinds))
+    judged = _judged(problem, np.concatenate([each.counts for each in led], axis=-1))
+    found = []
+    for each, end in zip(led, accumulate(each.counts.shape[-1] for each in led), strict=True):
+        own = judged.of(slice(end - each.counts.shape[-1], end))
+        first = own.of(own.order()[: KEPT if each.excess == 0.0 else 1])
+        found.append(((float(first.excess[0]), float(first.value[0]), each.place), first, each.lead))
+    found.sort(key=lambda each: each[0])
+    return [(first, lead) for _, first, lead in found[:STARTS]]
 
-    def judge(place: int, columns: Counts) -> Bools:
-        judged = _judged(problem, columns)
-        fits, order = judged.excess == 0.0, judged.order()
-        order = order[: max(1, min(KEPT, int(fits.sum())))]
-        found.append((float(judged.excess[order[0]]), float(judged.value[order[0]]), place, columns[..., order], tried[place]))
-        return np.asarray(fits)
 
-    for place, (treatment, layers) in enumerate(tried):
-        if not waiting[treatment].shape[-1]:
+class _Led(NamedTuple):
+    """The splits that hold least with so many leading layers under a treatment: all that fit, where one does."""
+
+    excess: float
+    place: int
+    """Among the choices that are tried."""
+    lead: Lead
+    counts: Counts
+
+
+def _led(problem: BalanceProblem, kinds: Counts) -> list[_Led]:
+    """Of each choice the splits that hold least; of a treatment all numbers of layers are looked at together.
+
+    Holds:   what fits with fewer layers under a treatment is no better with more, nor under any where it fits without.
+    """
+    found: list[_Led] = []
+    waiting = np.ones((len(problem.treatments), kinds.shape[-1]), dtype=np.bool_)
+    for treatment, group in groupby(enumerate(leading_choices(problem)), key=lambda each: each[1][0]):
+        if not waiting[treatment].any():
             continue
-        if layers and treatment not in floors:
-            numbers = [number for other, number in tried if other == treatment]
-            floors[treatment] = _Floor.of(problem, waiting[treatment], treatment, numbers)
-        if layers and layers < floors[treatment].fewest:
-            skipped.append(place)
-            continue
-        fits = judge(place, leading(problem, waiting[treatment], treatment, layers))
-        # What fits with fewer layers under a treatment is no better with more.
-        rest = waiting[treatment][..., ~fits]
-        waiting |= {treatment: rest} if layers else dict.fromkeys(waiting, rest)
-    for place in reversed(skipped):
-        floor, layers = floors[tried[place][0]], tried[place][1]
-        others = sorted(excess for excess, *_ in found)[:STARTS]
-        if len(others) < STARTS or (others[-1] > 0.0 and floor.excess(layers) <= others[-1]):
-            judge(place, floor.columns(layers))
-    found.sort(key=lambda each: each[:3])
-    return [(columns, choice) for _, _, _, columns, choice in found[:STARTS]]
+        choices = list(group)
+        counts = leading(problem, kinds[..., None], treatment, np.array([layers for _, (_, layers) in choices]))
+        over = _excess(problem, stage_memory(problem, counts))
+        for number, (place, lead) in enumerate(choices):
+            left = np.flatnonzero(waiting[treatment])
+            if not left.size:
+                break
+            least = over[left, number].min()
+            first = left[over[left, number] == least]
+            found.append(_Led(float(least), place, lead, counts[..., first, number]))
+            if least == 0.0:
+                waiting[treatment if lead[1] else ..., first] = False
+    return found
 
 
-class _Floor(NamedTuple):
-    """What placements with so many leading layers under a treatment hold at least, falling with each such layer."""
-
-    problem: BalanceProblem
-    kinds: Counts
-    treatment: int
-    fewest: int
-    """With fewer leading layers no placement fits."""
-
-    @classmethod
-    def of(cls, problem: BalanceProblem, kinds: Counts, treatment: int, numbers: Sequence[int]) -> _Floor:
-        """The floor of a treatment for rising numbers of layers; nothing is ruled out where layers keep more under it."""
-        floor, kept = cls(problem, kinds, treatment, 0), activation_table(problem)
-        if (kept[:, treatment] > kept[:, 0]).any():
-            return floor
-        place = bisect_left(numbers, True, key=lambda layers: floor.excess(layers) <= 0.0)
-        return floor._replace(fewest=numbers[place] if place < len(numbers) else numbers[-1] + 1)
-
-    def columns(self, layers: int) -> Counts:
-        """The placements."""
-        return leading(self.problem, self.kinds, self.treatment, layers)
-
-    def excess(self, layers: int) -> float:
-        """What the best of them exceeds the memory at least: with no working set but that of the layers ahead.
-
-        Units:   the problem's.
-        """
-        counts, ahead = self.columns(layers), self.columns(1)
-        ahead[:, 0] = 0
-        needed = kept_memory(self.problem, counts) + working_set(self.problem, ahead)
-        bounds = np.array(self.problem.memory_bounds)[:, None] * (1.0 + 1e-9)
-        return float(np.maximum(needed - bounds, 0.0).sum(axis=0).min())
+def _hopeful(led: list[_Led]) -> list[_Led]:
+    """Those that can be among the first few, whatever time they take."""
+    enough = sorted(each.excess for each in led)[:STARTS][-1]
+    return [each for each in led if each.excess <= enough]
 
 
-def _judged(problem: BalanceProblem, columns: Counts) -> _Column:
+def _excess(problem: BalanceProblem, memory: Floats) -> Floats:
+    """How much the stages exceed their bounds, summed over them."""
+    bounds = np.array(problem.memory_bounds).reshape(-1, *(1,) * (memory.ndim - 1))
+    return np.asarray(np.maximum(memory - bounds, 0.0).sum(axis=0))
+
+
+def _judged(problem: BalanceProblem, counts: Counts) -> _Judged:
     """Every placement's figures."""
-    times = chunk_times(problem, columns)
-    value, memory = lower_bounds(problem, times), stage_memory(problem, columns)
+    times = chunk_times(problem, counts)
+    value, memory = lower_bounds(problem, times), stage_memory(problem, counts)
     if problem.chunks > 1:
         value = np.maximum(value, _lockstep(problem, times))
-    bounds = np.array(problem.memory_bounds)[:, None]
-    return _Column(value, np.maximum(memory - bounds, 0.0).sum(axis=0), times, memory)
+    return _Judged(counts, value, _excess(problem, memory), times, memory)
 
 
 def _lockstep(problem: BalanceProblem, times: ChunkTimes) -> Floats:
@@ -258,20 +250,17 @@ def _lockstep(problem: BalanceProblem, times: ChunkTimes) -> Floats:
     return total
 
 
-def _descended(problem: BalanceProblem, starts: Counts, lead: Lead | None) -> Counts:
-    """The placements on the way down from the first of some starts, with the best neighbours of each, as columns."""
-    here, met = starts[..., :1], [starts]
-    judged = _judged(problem, here)
-    reached = (float(judged.excess[0]), float(judged.value[0]))
+def _descended(problem: BalanceProblem, starts: _Judged, lead: Lead | None) -> _Judged:
+    """The placements on the way down from the first of some starts, with the best neighbours of each."""
+    here, met = starts.of(slice(1)), [starts]
     for _ in range(MOVES):
-        near = neighbours(problem, here[..., 0], lead)
+        near = neighbours(problem, here.counts[..., 0], lead)
         if not near.shape[-1]:
             break
         judged = _judged(problem, near)
-        order = judged.order()
-        met.append(near[..., order[:KEPT]])
-        first = (float(judged.excess[order[0]]), float(judged.value[order[0]]))
-        if first >= (reached[0], reached[1] * (1.0 - 1e-9)):
+        best = judged.of(judged.order()[:KEPT])
+        met.append(best)
+        if (best.excess[0], best.value[0]) >= (here.excess[0], here.value[0] * (1.0 - 1e-9)):
             break
-        here, reached = near[..., order[:1]], first
-    return np.concatenate(met, axis=-1)
+        here = best.of(slice(1))
+    return _Judged.together(met)

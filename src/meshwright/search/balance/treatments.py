@@ -41,13 +41,15 @@ def kinds_at(problem: BalanceProblem, totals: Counts) -> Counts:
     return result
 
 
-def leading(problem: BalanceProblem, kinds: Counts, treatment: int, layers: int) -> Counts:
+def leading(problem: BalanceProblem, kinds: Counts, treatment: int, layers: int | Counts) -> Counts:
     """Counts where so many leading layers of every chunk have a treatment, and the others keep everything.
 
-    Shapes:  ``[body, chunk, stage(, placement)]`` -> ``[body, treatment, chunk, stage(, placement)]``.
+    Shapes:  ``[body, chunk, stage(, placement)]`` -> ``[body, treatment, chunk, stage(, placement)]``; ``layers`` broadcast with
+             the last dimension.
     """
-    counts = np.zeros((kinds.shape[0], len(problem.treatments), *kinds.shape[1:]), dtype=np.int64)
-    left = np.full(kinds.shape[1:], layers, dtype=np.int64)
+    there = np.broadcast_shapes(kinds.shape[1:], np.shape(layers))
+    counts = np.zeros((kinds.shape[0], len(problem.treatments), *there), dtype=np.int64)
+    left = np.full(there, layers, dtype=np.int64)
     for body in range(kinds.shape[0]):
         taken = np.minimum(kinds[body], left)
         left -= taken

@@ -9,8 +9,8 @@ import numpy as np
 
 from meshwright.domain.layout import Full, Mixed, NoRecompute, Selective, mixed
 from meshwright.estimate.evaluate import evaluate, split_of
-from meshwright.search.balance import quick_placements
 from meshwright.search.balance.layouts import choices, problem_of
+from meshwright.search.balance.quick import quick_placements
 from meshwright.value import Value
 
 if TYPE_CHECKING:
