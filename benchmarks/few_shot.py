@@ -23,7 +23,7 @@ from benchmarks.left_out import LeftOut, kept
 from meshwright.catalog.calibrations import freedoms
 from meshwright.domain.calibration import CalibrationTable
 from meshwright.estimate import estimate
-from meshwright.evidence.fit import likeness, own, sharing, spread
+from meshwright.evidence.fit import choice, likeness, own, sharing, spread
 from meshwright.evidence.fit.fitters import predictor_of
 from meshwright.evidence.fit.linear import key_of
 from meshwright.evidence.fit.own import calibrate_on_top
@@ -35,6 +35,8 @@ GIVEN = (0, 1, 3, 5)
 """Own runs."""
 LEAST_RUNS, DRAWS, SCORED = 12, 6, 40
 """Measured runs of a source that is tried; draws of each; other rows that each draw is scored on."""
+CHOSEN, BETWEEN = 3, 200
+"""Own runs that are chosen, not drawn, of so many configurations at most."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,8 @@ class Told:
     """Whether an own run has its device, framework and precision."""
     cell: str
     """Device, framework and precision."""
+    chosen: bool = False
+    """Whether the own runs are those that say most about the others."""
 
     @property
     def held(self) -> bool:
@@ -67,7 +71,17 @@ def tried(source: str, runs: Sequence[Run], base: CalibrationTable) -> list[Told
         others = [run for run in order if run.group not in {each.group for each in chosen}][:SCORED]
         for count in GIVEN:
             found += _scored(others, chosen[:count], base)
-    return found
+    return found + _by_choice([runs[index] for index in random.permutation(len(runs))], base)
+
+
+def _by_choice(runs: Sequence[Run], base: CalibrationTable) -> list[Told]:
+    """The own runs that ``calibrate`` would name first, before any was run; as many others as all draws have."""
+    case = predictor_of(base)
+    asked = list({run.group: run for run in reversed(runs)}.values())[::-1][:BETWEEN]
+    seen = own.seen_by(base, [replace(run, case=case(run)) for run in asked], freedoms())
+    chosen = [asked[each.index] for each in choice.most_telling(seen, (), CHOSEN)]
+    others = [run for run in runs if run.group not in {each.group for each in chosen}][: DRAWS * SCORED]
+    return [replace(each, chosen=True) for each in _scored(others, chosen, base)]
 
 
 def _scored(others: Sequence[Run], given: Sequence[Run], base: CalibrationTable) -> list[Told]:
@@ -96,7 +110,7 @@ def _scored(others: Sequence[Run], given: Sequence[Run], base: CalibrationTable)
 def results(cache: Path) -> dict[str, list[Told]]:
     """Every source with enough measured runs."""
     left_out = LeftOut(cache)
-    modules = (own, sharing, likeness, spread, sys.modules[__name__])
+    modules = (own, choice, sharing, likeness, spread, sys.modules[__name__])
     code = "".join(Path(each.__file__ or "").read_text(encoding="utf-8") for each in modules)
     stamp = sha256(f"{left_out.stamp}{code}".encode()).hexdigest()[:12]
     names = np.array([run.source for run in left_out.runs])
@@ -114,23 +128,28 @@ def results(cache: Path) -> dict[str, list[Told]]:
     return found
 
 
-def error(told: Sequence[Told], count: int, *, same: bool = False) -> float:
+def after(told: Sequence[Told], count: int, *, chosen: bool = False) -> list[Told]:
+    """The other rows after so many own runs, drawn or chosen."""
+    return [each for each in told if each.own == count and each.chosen == chosen]
+
+
+def error(told: Sequence[Told], count: int, *, same: bool = False, chosen: bool = False) -> float:
     """Median error of the other rows after so many own runs; NaN of none. ``same``: only rows of the cells of own runs.
 
     Units:   ratio.
     """
-    sizes = [abs(each.error) for each in told if each.own == count and (each.same or not same)]
+    sizes = [abs(each.error) for each in after(told, count, chosen=chosen) if each.same or not same]
     return math.expm1(median(sizes)) if sizes else math.nan
 
 
-def coverage(told: Sequence[Told], count: int) -> float:
+def coverage(told: Sequence[Told], count: int, *, chosen: bool = False) -> float:
     """Share of the other rows inside the interval of 0.9."""
-    return float(np.mean([each.held for each in told if each.own == count]))
+    return float(np.mean([each.held for each in after(told, count, chosen=chosen)]))
 
 
-def width(told: Sequence[Told], count: int) -> float:
+def width(told: Sequence[Told], count: int, *, chosen: bool = False) -> float:
     """Mean log-width of the interval, high over low."""
-    return float(np.mean([2.0 * each.half_width for each in told if each.own == count]))
+    return float(np.mean([2.0 * each.half_width for each in after(told, count, chosen=chosen)]))
 
 
 def main() -> int:

@@ -9,7 +9,7 @@ from statistics import fmean, median
 from typing import TYPE_CHECKING
 
 from benchmarks import anchor_constants
-from benchmarks.few_shot import DRAWS, GIVEN, LEAST_RUNS, SCORED, coverage, error, width
+from benchmarks.few_shot import BETWEEN, CHOSEN, DRAWS, GIVEN, LEAST_RUNS, SCORED, coverage, error, width
 from benchmarks.few_shot_memory import pairs, section
 from meshwright.report.svg import BLUE, GREY, GRID, INK, MUTED, ORANGE, Drawing
 from meshwright.words import percent
@@ -27,7 +27,8 @@ of somebody whom the calibration does not know: each source of the corpus with a
 out whole (jackknife at the offsets that ship, as everywhere in [accuracy.md](accuracy.md)), {DRAWS} times some of its rows
 are drawn, and up to {SCORED} other rows, never a re-measurement of a drawn one, are predicted with what `calibrate` made of
 them. Rows are drawn from the whole source, so that three runs of one with thirty devices and frameworks leave most of it
-unknown; *own cell* counts only rows whose device, framework and precision an own run has.
+unknown; *own cell* counts only rows whose device, framework and precision an own run has. *Chosen*: the three that `calibrate`
+names where rows have no result yet, of at most {BETWEEN} configurations, in place of drawn ones, beside {DRAWS * SCORED} others.
 """
 
 
@@ -44,12 +45,13 @@ def summary(found: Found) -> str:
     head = ["own runs", "step: median error, median over sources", "mean over sources", "own cell, median over sources",
             "90 % interval holds", "mean log-width"]
     lines = [f"| {' | '.join(head)} |", "|" + "---:|" * len(head)]
-    for count in GIVEN:
-        cell = [value for told in found.values() if not math.isnan(value := error(told, count, same=True))]
+    for count, chosen in [*((count, False) for count in GIVEN), (CHOSEN, True)]:
+        cell = [value for told in found.values() if not math.isnan(value := error(told, count, same=True, chosen=chosen))]
+        errors = [error(told, count, chosen=chosen) for told in found.values()]
+        holds, widths = ([figure(told, count, chosen=chosen) for told in found.values()] for figure in (coverage, width))
         lines.append(
-            f"| {count} | {percent(middle(found, count))} | {percent(fmean(error(told, count) for told in found.values()))} "
-            f"| {percent(median(cell)) if cell else ''} | {percent(fmean(coverage(told, count) for told in found.values()))} "
-            f"| {fmean(width(told, count) for told in found.values()):.2f} |"
+            f"| {count}{', chosen' if chosen else ''} | {percent(median(errors))} | {percent(fmean(errors))} "
+            f"| {percent(median(cell)) if cell else ''} | {percent(fmean(holds))} | {fmean(widths):.2f} |"
         )
     return "\n".join([*lines, f"| *target, 3* | {percent(TARGET)} | | | 88-92 % | not wider |"]) + "\n"
 
@@ -89,6 +91,16 @@ def floor_of_cells(told: Sequence[Told]) -> float:
     return math.expm1(median(left)) if left else math.nan
 
 
+def chosen_words(found: Found) -> str:
+    """What choosing gives over drawing."""
+    both = {name: (error(told, CHOSEN, chosen=True), error(told, CHOSEN)) for name, told in found.items()}
+    better, middle_chosen = sum(one < other for one, other in both.values()), median(one for one, _ in both.values())
+    return (
+        f"Runs that are chosen before any is run leave {percent(middle_chosen)} (median over sources), and less than drawn ones in "
+        f"{better} of {len(both)} sources."
+    )
+
+
 def said(found: Found) -> str:
     """What the figures mean."""
     three, worse = middle(found, 3), [name for name, told in found.items() if error(told, 3) > error(told, 0) + 0.005]
@@ -100,6 +112,8 @@ def said(found: Found) -> str:
 - The target, {percent(TARGET)} after three own runs, is **{verdict}**. What is left is not one factor: a source moved by the best
   single factor that hindsight can find would still be off by {left} (median over sources, column *one factor leaves*), and with a
   factor for each device, framework and precision, taken from **all** its other runs, by {cells}.
+- {chosen_words(found)} `calibrate --runs` names them (`evidence/fit/choice.py`): those with which least is unknown of all rows of
+  the file, by what layouts and cases have in common.
 - What own runs have in common is told from what is each one's own before anything moves (`evidence/fit/sharing.py`): an error is a
   sum of physical constants, of what all own runs share, of what runs of one model and layouts alike share, and of a part with heavy
   tails that is one run's alone. How far constants may move, and how good predictions of this source are, is summed over: one run

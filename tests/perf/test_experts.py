@@ -122,6 +122,48 @@ def test_the_exchange_hides_behind_both_passes_of_a_layer():
     assert float(woven.forward.compute) > float(bare.forward.compute), "hidden exchange slows what hides it"
 
 
+ORDER = {
+    "combine, backward": ("network", ()), "attention, forward": ("device", ()),
+    "dispatch, forward": ("network", ("attention, forward",)), "experts, backward": ("device", ("combine, backward",)),
+    "dispatch, backward": ("network", ("experts, backward",)), "experts, forward": ("device", ("dispatch, forward",)),
+    "combine, forward": ("network", ("experts, forward",)), "attention, backward": ("device", ("dispatch, backward",)),
+}
+"""What runs where, each stream in this order, and what it waits for."""
+
+
+def length(seconds):
+    """How long two streams take for one layer of two micro-batches, event by event."""
+    free, ended = {"network": 0.0, "device": 0.0}, {}
+    for name, (stream, after) in ORDER.items():
+        start = max([free[stream], *(ended[each] for each in after)])
+        free[stream] = ended[name] = start + seconds[name]
+    return max(free.values())
+
+
+@examples(30)
+@given(st.floats(-1.0, 3.0))
+def test_woven_passes_take_as_long_as_two_streams_that_wait_for_each_other(slower):
+    made = case()
+    link = made.cluster.scale_up
+    cluster = replace(made.cluster, scale_up=replace(link, bytes_per_s=link.bytes_per_s / 10**slower))
+    free = replace(made.calibration.constants, overlap_ratio=1.0, contention_slowdown=0.0, launch_s=0.0, expert_sync_s=0.0)
+    made = replace(made, cluster=cluster, calibration=replace(made.calibration, constants=free))
+    bare, woven = layer(made), layer(made, replace(LAYOUT, overlap=Overlap(expert=True)))
+    ahead, behind, pieces = float(bare.forward.compute), float(bare.backward.compute), bare.pieces
+    alone = pieces.products_forward + pieces.attention_forward + pieces.elementwise_forward
+    back = pieces.products_input + pieces.products_weight + pieces.attention_backward + pieces.elementwise_backward
+    experts, experts_back = ahead * float(pieces.experts_forward / alone), behind * float(pieces.experts_backward / back)
+    sent = dict.fromkeys([name for name, (stream, _) in ORDER.items() if stream == "network"], float(bare.forward.expert) / 2.0)
+    parts = {
+        "attention, forward": ahead - experts, "experts, forward": experts,
+        "attention, backward": behind - experts_back, "experts, backward": experts_back,
+    }
+    assert 0.0 < experts < ahead
+    assert 0.0 < experts_back < behind
+    taken = float(woven.forward.compute + woven.forward.expert + woven.backward.compute + woven.backward.expert)
+    assert taken == pytest.approx(length(sent | parts))
+
+
 def test_adapters_move_their_widths_and_follow_tensor_parallelism():
     made = case("llama3-8b", precision="bf16", task="lora")
     made = replace(made, training=replace(made.training, lora=Lora(targets=("query", "key", "value", "mlp"))))

@@ -108,8 +108,8 @@ def expert_s(kind: LayerKind, case: Case, shape: WorkShape, groups: Groups, wove
     Units:   s.
     Holds:   dropless routing; micro-batches enough to pair (first forward and last backward of a step stay bare).
     Source:  Megatron-Core token dispatchers and overlap_moe_expert_parallel_comm (model_chunk_schedule_plan.py,
-             TransformerLayerSchedulePlan.run: combine_bwd beside attn_fwd, dispatch_fwd and dispatch_bwd beside mlp_bwd and mlp_fwd,
-             combine_fwd beside attn_bwd); DeepSeek-V3 report section 3.2.
+             TransformerLayerSchedulePlan.run: combine_bwd beside attn_fwd, dispatch_fwd and dispatch_bwd beside mlp_bwd and
+             mlp_fwd, combine_fwd beside attn_bwd); DeepSeek-V3 report section 3.2.
     """
     experts = kind.experts
     if experts is None:
