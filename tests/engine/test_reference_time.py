@@ -138,8 +138,10 @@ def test_the_loss_moves_as_many_bytes_as_the_implementation_says() -> None:
         layout, ends = LAYOUTS[name], found()[name][1]
         logits = layout.microbatch_sequences * 64 * WIDE.vocabulary / layout.tensor_parallel
         for direction, said in zip(("forward", "backward"), each, strict=True):
-            # What a gradient of zeros is made like, and what is looked up of the embedding, is counted and not moved.
-            assert ends[f"{direction} bytes"] / logits == pytest.approx(said, rel=0.35), (name, direction)
+            # What a gradient of zeros is made like is counted and not moved; the embedding is none of the loss.
+            others = ("zeros_like", "embedding", "embedding_dense_backward", "masked_fill", "masked_fill_")
+            moved = ends[f"{direction} bytes"] - sum(ends.get(f"{direction} bytes {each}", 0.0) for each in others)
+            assert moved / logits == pytest.approx(said, rel=0.15), (name, direction)
 
 
 @pytest.mark.parametrize("name", SHARDED)

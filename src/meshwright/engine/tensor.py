@@ -16,6 +16,7 @@ from torch.distributed.tensor.parallel import (
     SequenceParallel,
     parallelize_module,
 )
+from torch.nn.functional import embedding
 
 from meshwright.engine.attention import Core, GroupedAttention, LatentAttentionBlock
 from meshwright.engine.experts import Experts
@@ -54,6 +55,34 @@ def tensor_parallel(part: Decoder, mesh: DeviceMesh, *, sequence: bool) -> None:
             module.sinks = nn.Parameter(distribute_tensor(module.sinks.detach(), mesh, [Shard(0)], src_data_rank=None))
 
 
+class Lookup(ParallelStyle):
+    """An embedding whose rows are split: each rank looks its own up, and has a gradient of these alone.
+
+    PyTorch's ``RowwiseParallel`` gives every rank the gradient of the whole vocabulary, and keeps it between micro-batches.
+    """
+
+    def __init__(self, output: Any) -> None:
+        super().__init__()
+        self.output = output
+
+    def _apply(self, module: nn.Module, device_mesh: DeviceMesh) -> nn.Module:
+        assert isinstance(module, nn.Embedding), "rows are looked up"
+        rows = distribute_tensor(module.weight.detach(), device_mesh, [Shard(0)], src_data_rank=None)
+        module.weight = nn.Parameter(rows)
+        module.forward = partial(_looked_up, module, mesh=device_mesh, output=self.output)  # type: ignore[method-assign]
+        return module
+
+
+def _looked_up(module: nn.Embedding, tokens: Tensor, *, mesh: DeviceMesh, output: Any) -> Tensor:
+    """Hidden states of tokens, of which each rank has those in its own rows."""
+    weight: Any = module.weight
+    rows = weight.to_local()
+    place = tokens - mesh.get_local_rank() * rows.shape[0]
+    foreign = (place < 0) | (place >= rows.shape[0])
+    found = embedding(place.masked_fill(foreign, 0), rows).masked_fill_(foreign.unsqueeze(-1), 0.0)
+    return DTensor.from_local(found, mesh, [Partial()], run_check=False).redistribute(placements=[output]).to_local()
+
+
 def _summed(x: Tensor, *, mesh: DeviceMesh) -> Tensor:
     """The same values; gradients are summed over the ranks."""
     return DTensor.from_local(x, mesh, [Replicate()], run_check=False).to_local(grad_placements=[Partial()])
@@ -66,7 +95,7 @@ def _end_plans(part: Decoder, outside: Any) -> dict[str, ParallelStyle]:
     if part.embedding is not None:
         ends = part.embedding
         last = all(each is None for each in (ends.positions, ends.project, ends.norm))
-        plan["embedding.tokens"] = RowwiseParallel(input_layouts=Replicate(), output_layouts=outside if last else Replicate())
+        plan["embedding.tokens"] = Lookup(outside if last else Replicate())
         if sequence and not last:
             plan["embedding"] = PrepareModuleOutput(output_layouts=Replicate(), desired_output_layouts=outside)
     if part.head is not None:

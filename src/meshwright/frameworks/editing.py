@@ -16,6 +16,8 @@ from msgspec import Struct
 from meshwright.documents.tree import TreeDocument
 from meshwright.errors import InputError, Message, fault
 from meshwright.frameworks.base import File, Framework
+from meshwright.frameworks.environment_edits import VariableEdit, launcher, with_variables
+from meshwright.frameworks.launch_edits import NOTHING, LaunchEdits
 from meshwright.frameworks.resume import Meaning, changed_knobs, meaning
 from meshwright.frameworks.settings import Given
 from meshwright.frameworks.surface import typed
@@ -59,8 +61,10 @@ class Edited(Struct, frozen=True, kw_only=True):
     """What is left to be changed by hand: the launcher starts another number of devices, say."""
 
 
-def edit(framework: Framework, reading: Reading, case: Case, layout: Layout) -> Edited:
-    """The files of a reading, changed so that they have this layout.
+def edit(
+    framework: Framework, reading: Reading, case: Case, layout: Layout, launch: LaunchEdits = NOTHING
+) -> Edited:
+    """The files of a reading, changed so that they have this layout, and settings of a launch with it.
 
     Errors: ``InputError`` where the files have no layout to start from, where the framework cannot run the new one, or
     where a value cannot be changed in place.
@@ -71,12 +75,22 @@ def edit(framework: Framework, reading: Reading, case: Case, layout: Layout) -> 
     if broken := there.check(case, layout):
         raise InputError(broken)
     changes = _needed(there, reading, case, layout, differences(there, reading, case, layout))
+    changes = {**changes, **{key: value for key, value in launch.keys.items() if not _stands(there, reading, key, value)}}
     documents = {document.path: document for document in reading.source.documents}
     files = _changed(there, reading, changes)
+    variables = _variables(reading, launch)
+    if variables:
+        files = tuple(
+            file for file in with_variables(_whole(reading, files), variables) if file.text != documents[file.path].text
+        )
     knobs = changed_knobs(reading.layout, layout)
     return Edited(
         files=files,
-        edits=tuple(_edit(there, reading, key, after, knobs) for key, after in changes.items()),
+        edits=(
+            *(_edit(there, reading, key, after, knobs) for key, after in changes.items()),
+            *(Edit(key=each.name, before=each.before, after=each.after, file=each.file, line=each.line,
+                   meaning=meaning(there.resume, ())) for each in variables),
+        ),
         meaning=meaning(there.resume, knobs),
         diff="".join(_diff(documents[file.path], file) for file in files),
         messages=_left(there, reading, files, case, layout),
@@ -93,6 +107,26 @@ def _changed(framework: Framework, reading: Reading, changes: Mapping[str, objec
         File(path=path, text=_following(documents[path], framework).changed(edits), executable=False)
         for path, edits in by_document.items()
     )
+
+
+def _variables(reading: Reading, launch: LaunchEdits) -> tuple[VariableEdit, ...]:
+    """Variables of a launch that the script which starts it does not set so.
+
+    Errors: ``InputError`` where none of the files starts the processes.
+    """
+    environment, found = reading.source.environment, []
+    for name, value in launch.variables.items():
+        there = environment.get(name)
+        if there is not None and there.value == value:
+            continue
+        home = launcher(reading)
+        if home is None:
+            raise fault("edit.variable", "{name}={value} is to be set, but none of the files starts the processes", name=name,
+                        value=value)
+        found.append(VariableEdit(
+            name=name, before=None if there is None else there.value, after=value, file=home.path, line=there.line if there else 0,
+        ))
+    return tuple(found)
 
 
 def _whole(reading: Reading, files: tuple[File, ...]) -> list[File]:

@@ -73,7 +73,7 @@ def virtual_memory(framework: Framework, reading: Reading | None, family: str) -
     after = merged(before or "", option)
     if after == before:
         return VirtualMemory(state="on")
-    home = _launcher(reading)
+    home = launcher(reading)
     line = 0 if there is None else there.line
     edits = [_edit(name, before, after, home.path if home else "", line)]
     if any(_on(reading, key) for key in _GRAPHS) and _value(reading, REGISTER) != "0":
@@ -147,7 +147,7 @@ def _by_key(reading: Reading, key: str) -> VirtualMemory:
     return VirtualMemory(state="edit" if file else "by hand", edits=(edit,))
 
 
-def _launcher(reading: Reading) -> Document | None:
+def launcher(reading: Reading) -> Document | None:
     """The script whose variables the processes get, where one can be changed."""
     for document in _scripts(reading):
         try:

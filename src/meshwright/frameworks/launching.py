@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
@@ -82,12 +82,10 @@ def chosen_of(case: Case) -> dict[str, str]:
 
 def told_of(case: Case, *, framework: str, title: str, release: str, releases: tuple[str, ...]) -> Told:
     """How a framework's files at a release say the launch of a case."""
-    found = [
-        (name, value, way) for name, value in chosen_of(case).items()
-        if (way := _way(name, value, framework=framework, release=release, releases=releases, is_moe=case.model.is_moe)) is not None
-    ]
+    among = partial(way_of, framework=framework, release=release, releases=releases, is_moe=case.model.is_moe)
+    found = [(name, value, way) for name, value in chosen_of(case).items() if (way := among(name, value)) is not None]
     return Told(
-        keys={key: each for _, _, way in found for key, each in way.keys.items()},
+        keys={key: each for _, _, way in found if not way.by_writer for key, each in way.keys.items()},
         without=frozenset().union(*(way.without for _, _, way in found)),
         variables={key: (each, f"{name}={value}") for name, value, way in found for key, each in way.variables.items()},
         remarks=tuple(
@@ -113,7 +111,7 @@ def said_settings(said: str | None) -> dict[str, str]:
     return dict(word.split("=", 1) for word in (said or "").split())
 
 
-def _way(
+def way_of(
     name: str, value: str, *, framework: str, release: str, releases: tuple[str, ...], is_moe: bool
 ) -> Way | None:
     """The first row that fits; None where every run has the value by itself."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -145,10 +145,12 @@ def _changed(given: Setup, layout: Layout, values: Values, files: Sequence[File]
 
     from meshwright.check.figures import of_another_case
     from meshwright.frameworks.editing import edit
+    from meshwright.frameworks.launch_edits import launch_edits
     from meshwright.outputs import Output, write
 
     reading = given.framework.read(files, given=known(given), version=given.framework.version)
-    edited = edit(given.framework, reading, given.case, layout)
+    launch = launch_edits(given.framework.at(reading.version), reading, given.case)
+    edited = edit(given.framework, reading, given.case, layout, launch)
     edited = structs.replace(edited, messages=(*of_another_case(reading, given.case, layout), *edited.messages))
     paths: list[str] = []
     if "out" in values:
@@ -156,17 +158,20 @@ def _changed(given: Setup, layout: Layout, values: Values, files: Sequence[File]
         copies = [Output(path=str(Path(values["out"]) / names[file.path]), text=file.text, folder=values["out"], like=file.path)
                   for file in edited.files]
         paths = write(copies, force=values["force"], inputs=[values["plan"], *values["onto"]])
-    return ExportAnswer(files=tuple(paths), edited=edited, notes=tuple(_unedited(given, reading)))
+    return ExportAnswer(files=tuple(paths), edited=edited, notes=tuple(_unedited(given, reading, launch.names)))
 
 
-def _unedited(given: Setup, reading: Reading) -> Iterator[str]:
-    """Settings of the plan's launch that stay as they are in a user's files, of which only the layout is changed."""
+def _unedited(given: Setup, reading: Reading, carried: Collection[str]) -> Iterator[str]:
+    """Settings of the plan's launch that stay as they are in a user's files, and what to mind of those that are carried there."""
     from meshwright.frameworks.launching import chosen_of, said_settings
 
     own, remarks = said_settings(reading.said.launch), given.framework.told(given.case).remarks
     unsaid = {str(each.values["name"]): each.words for each in remarks if each.id == "launch.unsaid"}
+    said = {str(each.values["name"]): [each.words] for each in remarks if each.id == "launch.said"}
     for name, value in chosen_of(given.case).items():
-        if own.get(name) != value:
+        if name in carried:
+            yield from said.get(name, ())
+        elif own.get(name) != value:
             now = f" (they say {own[name]})" if name in own else ""
             kept = f"{name}={value} of the plan does not change your files{now}: export without --onto has its keys"
             yield unsaid.get(name, kept)
