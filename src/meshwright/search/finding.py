@@ -144,7 +144,7 @@ def _pool(
 def _filled(pool: Finalists, counts: Counts | None = None, progress: Progress | None = None) -> Finalists:
     """A pool with the grid of its space looked at."""
     seen = counts if counts is not None else Counts(rejected=Counter())
-    grid = open_grid(pool.space, seen, overlap=pool.overlap, bar=pool)
+    grid = open_grid(pool.space, seen, overlap=pool.overlap, bar=pool, led=not pool.front_wanted)
     if grid is not None:
         for rows in grid.rows(progress):
             pool.add(rows)

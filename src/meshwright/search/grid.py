@@ -73,15 +73,17 @@ def evaluate_grid(
         yield from grid.rows(progress)
 
 
-def open_grid(space: Space, counts: Counts, *, overlap: Overlap, bound: bool = True, bar: Bar | None = None) -> Grid | None:
-    """A grid before it is evaluated; None where nothing of it is legal.
+def open_grid(
+    space: Space, counts: Counts, *, overlap: Overlap, bound: bool = True, bar: Bar | None = None, led: bool = False
+) -> Grid | None:
+    """A grid before it is evaluated; None where nothing of it is legal. ``led``: as ``Grid`` has it.
 
     Source:  ``evaluate_grid``.
     """
     legal = legal_layouts(space, counts)
     if legal is None or not len(legal.pairs.mesh):
         return None
-    return Grid(space, counts, legal, overlap, bar if legal.number > WHOLE else None, bound=bound)
+    return Grid(space, counts, legal, overlap, bar if legal.number > WHOLE else None, bound=bound, led=led)
 
 
 class Grid:
@@ -90,7 +92,9 @@ class Grid:
     def __init__(
         self, space: Space, counts: Counts, legal: Legal, overlap: Overlap, bar: Bar | None, *, bound: bool, led: bool = False
     ) -> None:
-        """``led``: the bar knows a latest time before any layout is looked at."""
+        """``led``: the bar knows a latest time before any layout is looked at, or falls so fast that small pieces cost more calls
+        than they leave out.
+        """
         self.space, self.counts, self.legal, self.bar, self.bound = space, counts, legal, bar, bound
         self.least_pairs, self.least_layouts = (BLOCK_PAIRS, CHUNK_LAYOUTS) if led else (FIRST_PAIRS, FIRST_CHUNK)
         """What is looked at side by side under a bar at first."""

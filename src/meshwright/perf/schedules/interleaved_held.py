@@ -42,7 +42,12 @@ def held_interleaved(*, stage: Count, num_stages: Count, num_microbatches: Count
         """Micro-batches of a chunk, counted in the order of the forwards, among so many operations."""
         whole = np.minimum(number // (group * v), rounds)
         size = np.where(whole < rounds, group, rest)
-        return np.asarray(whole * group + np.clip(number - whole * group * v - chunk * size, 0, size))
+        own = number - whole * group * v - chunk * size
+        np.clip(own, 0, size, out=own)
+        own += whole * group
+        return np.asarray(own)
 
-    held = passed(np.minimum(ahead + done, m * v), chunk) - passed(done, v - 1 - chunk)
-    return np.asarray(np.where(chunk < v, held, 0))
+    held = passed(np.minimum(ahead + done, m * v), chunk)
+    held -= passed(done, v - 1 - chunk)
+    held *= chunk < v
+    return held

@@ -121,13 +121,16 @@ def problems_of(
     for settings, members in groups.items():
         own = with_kernels(case, compiled=settings.compiled, attention=settings.attention)
         several = _inputs(own, settings, [asked[number] for number in members], known)
+        static = {layout: _static(own, layout) for layout in dict.fromkeys(asked[number][0] for number in members)}
         for number, inputs in zip(members, several, strict=True):
-            found[number] = _problem(own, features, *asked[number], inputs)
+            layout, choice = asked[number]
+            found[number] = _problem(own, features, layout, choice, inputs, static[layout])
     return [found[number] for number in range(len(asked))]
 
 
-def _problem(case: Case, features: Features, layout: Layout, chosen: Choice, inputs: StageInputs) -> BalanceProblem:
-    static = _static(case, layout)
+def _problem(
+    case: Case, features: Features, layout: Layout, chosen: Choice, inputs: StageInputs, static: _Static
+) -> BalanceProblem:
     scale = float(held_bytes(case, 1.0))
     behind = case.model.mtp_kinds
     every = range(len(chosen.treatments))
