@@ -33,6 +33,7 @@ RUNNERS = {
     "chatlearn": "chatlearn_yaml.py",
     "megatron-deepspeed": "megatron_deepspeed_flags.py",
     "megatron-bridge": "bridge_config.py",
+    "llama-factory": "llama_factory_yaml.py",
 }
 BESIDE = {"megatron-bridge": "MESHWRIGHT_MEGATRON_BRIDGE_CORE"}  # a second checkout: Megatron-LM main
 Case = dict[str, typing.Any]
@@ -135,7 +136,8 @@ def judge(name: str, cases: Sequence[Case]) -> list[Verdict]:
     """Verdicts of one oracle, one a case and in their order (see ``oracles/serving.py`` for both)."""
     assert not missing(name), missing(name)
     script = str(HERE / "oracles" / RUNNERS[name])
-    return runner(sys.executable, "-W", "ignore", script, str(packages(name)), *filter(None, [source(name)])).verdicts(cases)
+    python = os.environ.get(f"MESHWRIGHT_{name.upper().replace('-', '_')}_PYTHON", sys.executable)
+    return runner(python, "-W", "ignore", script, str(packages(name)), *filter(None, [source(name)])).verdicts(cases)
 
 
 def in_order(name: str, cases: list[tuple[Case, str]]) -> list[Verdict]:

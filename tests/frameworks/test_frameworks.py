@@ -25,6 +25,7 @@ CONTRACT = [
     "picotron",
     "torchtitan",
     "accelerate",
+    "llama-factory-hf",
 ]
 
 

@@ -70,7 +70,7 @@ def interpret(source: Source, given: Given, release: str) -> Reading:
             offload=("optimizer",) if engine == "FSDP" and values.bool(f"{FSDP}offload_params") else (),
             compiled=True if values.text(BACKEND, "NO").upper() not in {"", "NO"} else None,
             overlap=Overlap(gradient_reduce=True, parameter_gather=stage >= 2, tensor=False, point_to_point=False, expert=False),
-        ), _shards(values, stage, dp, cp, given))
+        ), shards_of(values, stage, dp, cp, given))
     length = values.first(LENGTHS)
     said = Said(
         devices=world, global_batch_sequences=total, sequence_tokens=values.int(length) if length else None,
@@ -148,7 +148,7 @@ def stage_of(values: Values, engine: str) -> int:
     return FSDP1.get(strategy(values), 3)
 
 
-def _shards(values: Values, stage: int, dp: int, cp: int, given: Given) -> Mapping[str, int]:
+def shards_of(values: Values, stage: int, dp: int, cp: int, given: Given) -> Mapping[str, int]:
     """The shard group: that of the mesh, a node for the hybrid strategies of FSDP1, else all ranks."""
     group = dp * cp
     if any(values.has(f"{MESH}{name}") for name in ("dp_replicate_size", "dp_shard_size")):
