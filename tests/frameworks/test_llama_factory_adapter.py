@@ -106,6 +106,8 @@ def test_public_configurations_are_read(name):
 
 REFUSED = {
     "import.config-file": (train(deepspeed="ds_z3_config.json"), launch()),
+    "accelerate.options": (
+        train(), accelerate_file(FSDP2), launch(before="", command="accelerate launch --use_fsdp src/train.py")),
     "llama-factory-hf.unnamed": (train(), json_file(STAGE_3), launch()),
     "llama-factory-hf.engines": (train(deepspeed="ds.json"), json_file(STAGE_3), accelerate_file(FSDP2)),
     "llama-factory-hf.accelerate-deepspeed": (train(), accelerate_file(FSDP2 | {"distributed_type": "DEEPSPEED"})),
@@ -129,6 +131,8 @@ def test_what_has_no_layout_is_said(name):
 
 
 def test_a_launch_without_its_file_asks_for_it():
+    alone = read(NAME, train(), launch(before="", command="accelerate launch --config_file my/fsdp.yaml src/train.py"))
+    assert "my/fsdp.yaml" in str(alone.messages[-1]) and alone.layout is None
     (message,) = (each for each in read(NAME, launch()).messages if each.id == "import.config-file")
     assert "train.yaml" in str(message) and message.path == "run.sh:2"
     unknown = File(path="run.sh", text="NNODES=$N NPROC_PER_NODE=8 llamafactory-cli train x.yaml\n")

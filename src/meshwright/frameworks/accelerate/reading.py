@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from meshwright.documents.naming import launches
 from meshwright.documents.source import Setting, Source
 from meshwright.domain.layout import Full, Layout, NoRecompute, Overlap
 from meshwright.frameworks.accelerate.writing import BACKEND, FSDP, GRID, MESH
@@ -84,8 +85,6 @@ def interpret(source: Source, given: Given, release: str) -> Reading:
 
 def _refuse(values: Values, engine: str, world: int | None) -> None:
     """What makes a layout impossible here."""
-    from meshwright.documents.launch import LaunchDocument
-
     if world is None:
         values.refuse(
             "import.devices", "the files do not say how many devices there are (num_processes): give --devices, or --cluster"
@@ -103,15 +102,19 @@ def _refuse(values: Values, engine: str, world: int | None) -> None:
         values.refuse(
             "accelerate.engine", "distributed_type {engine} is no training on accelerators that is known here", engine=engine
         )
-    for document in values.source.documents:
-        if isinstance(document, LaunchDocument):
-            options = [name for name in document.shell.launch.launcher_options if name.startswith(ENGINE_OPTIONS)]
-            if options:
-                values.refuse(
-                    "accelerate.options", "options of accelerate launch are not read, give them in the configuration "
-                                          "file: {options}",
-                    options=", ".join(f"--{name}" for name in options),
-                )
+    refuse_options(values)
+
+
+def refuse_options(values: Values) -> None:
+    """Options of the launcher that say what its file says."""
+    for launch in launches(values.source):
+        options = [name for name in launch.shell.launch.launcher_options if name.startswith(ENGINE_OPTIONS)]
+        if options:
+            values.refuse(
+                "accelerate.options", "options of accelerate launch are not read, give them in the configuration "
+                                      "file: {options}",
+                options=", ".join(f"--{name}" for name in options),
+            )
 
 
 def _steps(values: Values) -> int | None:

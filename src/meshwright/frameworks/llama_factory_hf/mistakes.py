@@ -13,7 +13,7 @@ from meshwright.frameworks.asking import at, equal, is_not_true, is_true, other_
 from meshwright.frameworks.deepspeed.json_config import AUTO
 from meshwright.frameworks.deepspeed.mistakes import json_checks
 from meshwright.frameworks.deepspeed.mistakes import unknown_key as unknown_json_key
-from meshwright.frameworks.llama_factory_hf.reading import MICROBATCH, stage
+from meshwright.frameworks.llama_factory_hf.reading import MICROBATCH, NAME, stage
 from meshwright.frameworks.llama_factory_hf.silent_mistakes import SILENT
 from meshwright.frameworks.llama_factory_hf.sources import ACCELERATE, DEEPSPEED, engine_reading, launchers
 from meshwright.frameworks.llama_factory_hf.surfaces import RELEASES
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from meshwright.frameworks.base import Check, Values
     from meshwright.frameworks.settings import Reading, Severity
 
-NAME = "llama-factory-hf"
 _PARSER, _TRAINER = "src/llamafactory/hparams/parser.py", "transformers/training_args.py"
 _MEGATRON = frozenset({
     "tensor_model_parallel_size", "pipeline_model_parallel_size", "context_parallel_size", "expert_model_parallel_size",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from meshwright.documents.naming import launches, name_of
 from meshwright.documents.source import UNKNOWN
 from meshwright.domain.layout import Full, Layout, NoRecompute, Overlap
 from meshwright.frameworks.accelerate import reading as accelerate
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from meshwright.documents.source import Source
     from meshwright.domain.training import Task
 
+NAME = "llama-factory-hf"
 CUTOFF_TOKENS, MICROBATCH = 2048, 8
 """``cutoff_len`` and ``per_device_train_batch_size`` where they are not said."""
 MEGATRON = ("USE_MCA", "USE_MEGATRON_BRIDGE")
@@ -58,6 +60,10 @@ def interpret(source: Source, given: Given, release: str) -> Reading:
     """A configuration as LLaMA-Factory understands it: replicas follow from the devices."""
     from meshwright.frameworks.llama_factory_hf.surfaces import surface
 
+    missing = names_configuration(source)
+    if missing is not None:  # no default is passed off as theirs
+        said = Said(devices=given.num_devices or source.devices)
+        return Reading(framework=NAME, version=release, source=source, said=said, messages=(missing,))
     source = _filled_in(source)
     values = Values(source=source, surface=surface(), release=release)
     json, yaml = json_values(source), yaml_values(source)
@@ -83,7 +89,7 @@ def interpret(source: Source, given: Given, release: str) -> Reading:
     )
     messages = (*values.messages, *json.messages, *yaml.messages)
     return Reading(
-        framework="llama-factory-hf", version=release, source=source, said=said, layout=None if messages else layout,
+        framework=NAME, version=release, source=source, said=said, layout=None if messages else layout,
         messages=messages,
     )
 
@@ -147,9 +153,6 @@ def _sharding(json: Values, yaml: Values, dp: int, tp: int, given: Given) -> Sha
 def _refuse(values: Values, yaml: Values, world: int | None) -> None:
     """What makes a layout impossible here."""
     source = values.source
-    missing = names_configuration(source)
-    if missing is not None:
-        values.messages.append(missing)
     if world is None:
         values.refuse(
             "import.devices", "the files do not say how many devices there are (NNODES and NPROC_PER_NODE of the launch, "
@@ -180,6 +183,13 @@ def _refuse_engines(values: Values, yaml: Values) -> None:
     beside = engine_part(source, DEEPSPEED).documents
     if named is None and beside:
         values.refuse("llama-factory-hf.unnamed", "{path} has no effect: nothing names it (deepspeed: {path})", path=beside[0].path)
+    for launch in launches(source):
+        named_by_launch = launch.shell.launch.launcher_options.get("config-file")
+        if launch.shell.launch.launcher == "accelerate" and not engine:
+            name = name_of(named_by_launch) if named_by_launch is not None else None
+            values.refuse("import.config-file", "{key} names {name}, where the layout stands: give that file as well",
+                          key="accelerate launch", name=name or "a file of its own cache")
+    accelerate.refuse_options(values)
     if engine and (named is not None or settled):
         values.refuse("llama-factory-hf.engines", "deepspeed and accelerate's {engine} are two engines: leave one out",
                       engine=engine)
