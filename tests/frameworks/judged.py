@@ -83,6 +83,13 @@ def factory_case(written: Written) -> Case:
     return {"files": needed, "argv": ["train.yaml"], "world": layout.world}
 
 
+def factory_bridge_case(written: Written) -> Case:
+    """The training YAML for the Megatron back end."""
+    files, _, layout = written
+    return {"files": {"train.yaml": text_of(files, "train.yaml")}, "argv": ["train.yaml"], "world": layout.world,
+            "env": {"USE_MEGATRON_BRIDGE": "1"}}
+
+
 def flags_case(written: Written) -> Case:
     """The command line of Megatron-DeepSpeed."""
     return judged_flags(written[0], written[2])
@@ -156,6 +163,8 @@ def judges() -> tuple[Judge, ...]:
         "picotron@59714b1": ("picotron", picotron_case, "train.py to the world's assertion, distribute_layers of 59714b1"),
         "chatlearn@b7af31a9": ("chatlearn", chatlearn_case, "git apply, OmegaConf into GrpoConfig, its validate() of b7af31a9"),
         "chatlearn@fsdp": ("chatlearn", chatlearn_case, "OmegaConf into GrpoConfig, its validate() of b7af31a9"),
+        "llama-factory-megatron@main": (
+            "llama-factory", factory_bridge_case, "get_train_args, _compute_train_schedule of ff6d4d12 with transformers 5.8.0"),
         "llama-factory-hf@main": ("llama-factory", factory_case, "get_train_args of ff6d4d12 with transformers 5.8.0"),
     }
     found = [

@@ -26,6 +26,7 @@ CONTRACT = [
     "torchtitan",
     "accelerate",
     "llama-factory-hf",
+    "llama-factory-megatron",
 ]
 
 

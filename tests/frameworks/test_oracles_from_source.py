@@ -149,6 +149,32 @@ def test_llama_factory():
     assert (refused["by"], "train_batch_size=7 vs hf train_batch_size (calculated)=16" in refused["why"]) == ("repeated", True)
 
 
+@needs("llama-factory")
+def test_llama_factory_with_megatron_bridge():
+    template = yaml.safe_load(Path(source("llama-factory"), "examples", "megatron_bridge", "llama3_sft.yaml").read_text())
+    template |= {"per_device_train_batch_size": 1, "tensor_model_parallel_size": 1}
+
+    def document(**given):
+        return {"files": {"train.yaml": yaml.safe_dump(template | given)}, "argv": ["train.yaml"], "world": 8,
+                "env": {"USE_MEGATRON_BRIDGE": "1"}}
+
+    verdicts = in_order("llama-factory", [
+        (document(tensor_model_parallel_size=8, sequence_parallel=True), ""),
+        (document(expert_model_parallel_size=8, gradient_accumulation_steps=8), ""),
+        (document(tensor_model_parallel_size=2, pipeline_model_parallel_size=2, expert_model_parallel_size=4),
+         "Total Megatron Bridge parallel size (16) exceeds `world_size` (8)."),
+        (document(tensor_model_parallel_size=3), "Total Megatron Bridge parallel size (3) must divide `world_size` (8)."),
+        (document(sequence_parallel=True), "`sequence_parallel` requires `tensor_model_parallel_size` > 1."),
+        (document(expert_tensor_parallel_size=2), "not used by the HfArgumentParser: ['expert_tensor_parallel_size']"),
+        (document(stage="dpo"), "Megatron Bridge only supports the `pt` and `sft` stages."),
+        (document(quantization_bit=4), "Quantized models are not supported with Megatron Bridge."),
+    ])
+    assert [each["config"]["global"] for each in verdicts[:2]] == [1, 8]
+    (refused,) = judge("llama-factory", [document(expert_model_parallel_size=8)])
+    assert refused["by"] == "repeated"
+    assert "(1) is not divisible by micro batch size (1) times data parallel size (8)" in refused["why"]
+
+
 BRIDGE = """
 import torch
 from megatron.bridge.models import GPTModelProvider

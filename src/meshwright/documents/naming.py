@@ -37,7 +37,9 @@ def missing_file(source: Source, keys: Sequence[str]) -> Message | None:
 def launches(source: Source) -> Iterator[LaunchDocument]:
     """The scripts, also where a framework reads their flags in its own way."""
     for document in source.documents:
-        inner = getattr(document, "inner", document)
+        inner: object = document
+        while (below := getattr(inner, "inner", None)) is not None:
+            inner = below
         for each in (inner, getattr(inner, "launch", None), getattr(inner, "script", None)):
             if isinstance(each, LaunchDocument):
                 yield each

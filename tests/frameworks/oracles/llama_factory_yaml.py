@@ -7,12 +7,13 @@ interpreter is that of ``MESHWRIGHT_LLAMA_FACTORY_PYTHON``, which has LLaMA-Fact
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import typing
 from pathlib import Path
 
-from serving import Case, Judge, insist, serve
+from serving import Case, Judge, insist, serve, taken
 
 
 def ready(directory: str) -> Judge:
@@ -36,12 +37,24 @@ def ready(directory: str) -> Judge:
         setattr(kind, name, property(value))
     import llamafactory.hparams.parser as parser
 
+    schedule = taken(Path(sys.argv[2], "src/llamafactory/train/megatron_bridge/config_builder.py"), "_compute_train_schedule",
+                     {"math": math})
     parser.check_version = lambda *_, **__: None
+    parser.is_megatron_bridge_available = lambda: True
     parser.is_torch_bf16_gpu_available = lambda: True
 
     def judge(case: Case) -> typing.Any:
         ranks["world"] = case["world"]
         model, data, train, tune, _ = parser.get_train_args()
+        if tune.use_megatron_bridge:
+            bridge = tune.megatron_bridge_args
+            micro, total, _ = schedule(train, bridge, 1000)
+            inner = bridge.tensor_model_parallel_size * bridge.pipeline_model_parallel_size * bridge.context_parallel_size
+            # megatron/core/num_microbatches_calculator.py, which counts replicas without ep
+            insist(total % (micro * (case["world"] // inner)) == 0, f"global batch size ({total}) is not divisible by micro batch "
+                   f"size ({micro}) times data parallel size ({case['world'] // inner})")
+            return {"micro": micro, "global": total, "cutoff": data.cutoff_len, "kind": tune.finetuning_type,
+                    "extra": bridge.load_extra_config()}
         found = getattr(train, "hf_deepspeed_config", None)
         if found is not None:  # transformers/integrations/deepspeed.py, trainer_config_finalize: after the model is there
             insist(not found.mismatches, "Please correct the following DeepSpeed config values that mismatch TrainingArguments "

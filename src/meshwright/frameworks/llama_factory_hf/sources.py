@@ -131,8 +131,11 @@ def _sorted_out(document: Document) -> Document:
 
 
 def _rank(document: Document) -> int:
-    """The training YAML first, scripts last."""
-    return 1 if isinstance(document, Prefixed) else 2 if isinstance(document, Words) else 0
+    """The training YAML first, scripts last; whatever stands around them."""
+    if isinstance(document, (Prefixed, Words)):
+        return 1 if isinstance(document, Prefixed) else 2
+    inner = getattr(document, "inner", None)
+    return 0 if inner is None else _rank(inner)
 
 
 def engine_part(source: Source, prefix: str) -> Source:

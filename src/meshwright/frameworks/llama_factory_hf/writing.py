@@ -201,10 +201,8 @@ def _command(engine: str) -> tuple[str, ...]:
     return ('env NODE_RANK="$NODE" llamafactory-cli train', " ".join(words))
 
 
-def _variables(case: Case, layout: Layout, engine: str) -> tuple[Variable, ...]:
+def variables_of(case: Case, layout: Layout) -> tuple[Variable, ...]:
     """What ``llamafactory-cli`` reads: without it, it starts one process for each device that it sees on one node."""
-    if engine == "accelerate":
-        return ()
     return (
         Variable(name="FORCE_TORCHRUN", value="1", reason="starts torchrun, on one device too: DeepSpeed asks for it"),
         Variable(name="NNODES", value=str(num_nodes(layout, case)), reason="nodes"),
@@ -230,7 +228,7 @@ def _manual(case: Case, layout: Layout, release: str) -> Manual:
             Blank(name="DATASET_DIR", default="data", what="folder with dataset_info.json"),
             Blank(name="OUTPUT_DIR", default=Shell("$HERE/output"), what="one for each plan"),
         ),
-        variables=_variables(case, layout, engine),
+        variables=() if engine == "accelerate" else variables_of(case, layout),
         off=(
             Switch(name="enable_liger_kernel", risk="equivalent", what="fused norms, gates and loss: the logits are never whole"),
             *(() if layout.compiled else (Switch(name="torch_compile", risk="equivalent", what="compiles the model"),)),
