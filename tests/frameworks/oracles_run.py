@@ -2,7 +2,8 @@
 
 ``judge("deepspeed-0.19.8", cases)`` gives one verdict a case; ``@needs("deepspeed-0.19.8")`` skips where the oracle is not
 installed (``scripts/oracles``), but not in CI. Oracles without a version in their name are for developers: they need a
-checkout of the framework, named by ``MESHWRIGHT_<NAME>_SOURCE``. A process starts when it is first asked and serves until the
+checkout of the framework, named by ``MESHWRIGHT_<NAME>_SOURCE``, and where it has dependencies of its own an interpreter with
+these (``MESHWRIGHT_<NAME>_PYTHON``). A process starts when it is first asked and serves until the
 tests end (``conftest.py``): most of its time is the import of torch.
 """
 

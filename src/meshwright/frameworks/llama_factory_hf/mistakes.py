@@ -46,7 +46,8 @@ def unknown_key(key: str) -> tuple[Severity, str] | None:
         if key.startswith(prefix):
             return engine(key.removeprefix(prefix))
     if key in _MEGATRON:
-        return "error", "Some keys are not used by the HfArgumentParser: ['{key}']: it is of USE_MEGATRON_BRIDGE=1"
+        words = "it is of USE_MEGATRON_BRIDGE=1 (--from llama-factory-megatron)"
+        return "error", f"Some keys are not used by the HfArgumentParser: ['{{key}}']: {words}"
     return "error", "Some keys are not used by the HfArgumentParser: ['{key}']"
 
 

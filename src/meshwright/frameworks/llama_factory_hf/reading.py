@@ -34,8 +34,11 @@ if TYPE_CHECKING:
 NAME = "llama-factory-hf"
 CUTOFF_TOKENS, MICROBATCH = 2048, 8
 """``cutoff_len`` and ``per_device_train_batch_size`` where they are not said."""
-MEGATRON = ("USE_MCA", "USE_MEGATRON_BRIDGE")
-"""Variables that hand the training to Megatron."""
+MEGATRON = {
+    "USE_MCA": " through mcore_adapter, whose keys are not read",
+    "USE_MEGATRON_BRIDGE": ": read it with --from llama-factory-megatron",
+}
+"""Variable that hands the training to Megatron -> what to do."""
 _TRUE = {"true", "1", "y", "yes", "on"}
 _OPTIMIZERS = {
     "adamw_torch": "adamw", "adamw_torch_fused": "adamw", "adamw_hf": "adamw", "adamw_apex_fused": "adamw",
@@ -158,11 +161,10 @@ def _refuse(values: Values, yaml: Values, world: int | None) -> None:
             "import.devices", "the files do not say how many devices there are (NNODES and NPROC_PER_NODE of the launch, "
             "num_processes of accelerate): give --devices, or --cluster",
         )
-    for name in MEGATRON:
+    for name, how in MEGATRON.items():
         variable = source.environment.get(name)
         if variable is not None and str(variable.value).lower() in _TRUE:
-            values.refuse("llama-factory-hf.megatron", "{name} hands the training to Megatron, whose keys are not read here",
-                          name=name)
+            values.refuse("llama-factory-hf.megatron", "{name} hands the training to Megatron{how}", name=name, how=how)
     if (kind := values.text("stage", "sft")) not in {"pt", "sft"}:
         values.note("stage", "llama-factory-hf.stage", "stage {stage} trains on pairs or on samples of its own: what a step of it "
                     "takes is not predicted", stage=kind)

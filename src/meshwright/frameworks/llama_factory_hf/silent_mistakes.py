@@ -109,7 +109,7 @@ SILENT = (
             At("neat_packing", "transformers 4.52", is_true), "advice", "src/llamafactory/hparams/parser.py", releases=("0.9.4",)),
     Mistake("packing-length", "stage pt packs by itself; packing: true makes its blocks one token shorter than cutoff_len",
             At("packing", None, is_true, beside={"stage": equal("pt")}), "advice", "src/llamafactory/hparams/data_args.py"),
-    Mistake("padding", "stage pt with packing: false pads or cuts each text to cutoff_len: the padding is computed with",
+    Mistake("padding", "stage pt with packing: false: each text is cut to cutoff_len, or padded to the longest of its micro-batch",
             At("packing", None, is_false, beside={"stage": equal("pt")}), "advice", "src/llamafactory/data/processor/pretrain.py"),
     Mistake("checkpointing", "gradient_checkpointing: false switches nothing off: LLaMA-Factory recomputes every layer unless "
             "disable_gradient_checkpointing is true",
