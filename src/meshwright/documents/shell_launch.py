@@ -85,7 +85,7 @@ _TORCHRUN = Launcher(
 _FACTORY = Launcher(
     switches=frozenset(), valued=frozenset(), nodes=("NNODES",), per_node=("NPROC_PER_NODE",), verb="train", by_environment=True,
 )
-"""LLaMA-Factory's own, which starts torchrun. Source: src/llamafactory/launcher.py."""
+"""LLaMA-Factory's own, which starts torchrun. Source: llamafactory/launcher.py."""
 LAUNCHERS: Mapping[str, Launcher] = {
     "torchrun": _TORCHRUN,
     "torch.distributed.launch": structs.replace(_TORCHRUN, program=False),

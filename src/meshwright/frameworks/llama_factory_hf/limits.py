@@ -22,7 +22,7 @@ LEAVES = frozenset({
     "Glm4MoeForCausalLM", "GptOssForCausalLM", "JambaForCausalLM", "JetMoeForCausalLM", "Llama4ForCausalLM", "MixtralForCausalLM",
     "OlmoeForCausalLM", "PhimoeForCausalLM", "Qwen2MoeForCausalLM", "Qwen3MoeForCausalLM",
 })
-"""Classes whose mixtures stage 3 gathers whole in 0.9.4. Source: src/llamafactory/model/model_utils/moe.py add_z3_leaf_module."""
+"""Classes whose mixtures stage 3 gathers whole in 0.9.4. Source: llamafactory/model/model_utils/moe.py add_z3_leaf_module."""
 DEEPSPEED_RELEASES = ("0.9.4", "0.9.5", "main")
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from meshwright.frameworks.base import Check, Values
     from meshwright.frameworks.settings import Reading, Severity
 
-_PARSER, _TRAINER = "src/llamafactory/hparams/parser.py", "transformers/training_args.py"
+_PARSER, _TRAINER = "llamafactory/hparams/parser.py", "transformers/training_args.py"
 _MEGATRON = frozenset({
     "tensor_model_parallel_size", "pipeline_model_parallel_size", "context_parallel_size", "expert_model_parallel_size",
     "virtual_pipeline_model_parallel_size", "sequence_parallel", "use_distributed_optimizer", "overlap_param_gather",
@@ -207,7 +207,7 @@ def _of_engine(found: Iterable[Check], prefix: str) -> tuple[Check, ...]:
 def _checks(release: str) -> tuple[Check, ...]:
     return (
         *checks(NAME, _MISTAKES, release=release, source=_PARSER),
-        *checks(NAME, SILENT, release=release, source="src/llamafactory"),
+        *checks(NAME, SILENT, release=release, source="llamafactory"),
         *_of_engine((each for each in json_checks(NAME, trainer=True) if each.id != f"{NAME}.batch-arithmetic"), DEEPSPEED),
         *_of_engine(yaml_checks(NAME), ACCELERATE),
     )

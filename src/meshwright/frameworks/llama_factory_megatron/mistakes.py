@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 __all__ = ["CHECKS", "adds_keys", "unknown_key"]
 
-_PARSER = "src/llamafactory/hparams/parser.py"
-_BUILDER = "src/llamafactory/train/megatron_bridge/config_builder.py"
+_PARSER = "llamafactory/hparams/parser.py"
+_BUILDER = "llamafactory/train/megatron_bridge/config_builder.py"
 _UNREAD = (
     "flash_attn", "disable_gradient_checkpointing", "gradient_checkpointing", "use_unsloth_gc", "enable_liger_kernel",
     "torch_compile", "optim", "pure_bf16", "use_reentrant_gc",
@@ -77,7 +77,7 @@ _MISTAKES = (
     Mistake("parallel-size", "Total Megatron Bridge parallel size ({size}) {how}.", _parallel_size),
     Mistake("sequence-parallel", "`sequence_parallel` requires `tensor_model_parallel_size` > 1.",
             At("sequence_parallel", False, is_true, beside={"tensor_model_parallel_size": equal(None, 1)}),
-            source="src/llamafactory/hparams/megatron_bridge_args.py"),
+            source="llamafactory/hparams/megatron_bridge_args.py"),
     Mistake("stage", "Megatron Bridge only supports the `pt` and `sft` stages.",
             At("stage", "sft", other_than("pt", "sft"))),
     Mistake("method", "Megatron Bridge only supports `full` and `lora` finetuning.",
@@ -92,7 +92,7 @@ _MISTAKES = (
     Mistake("dataset", "Please specify dataset for training.",
             At("do_train", "dataset", is_true, beside={"dataset": equal(None)})),
     Mistake("back-end", "without USE_MEGATRON_BRIDGE=1 the Trainer is started, which knows none of these arguments", _off,
-            source="src/llamafactory/launcher.py"),
+            source="llamafactory/launcher.py"),
     Mistake("pretrain-adapters", "stage pt trains all weights: adapters are of stage sft alone, whatever finetuning_type says",
             At("stage", "finetuning_type: full", equal("pt"), beside={"finetuning_type": equal(None, "lora")}), "warning",
             _BUILDER),
@@ -100,7 +100,7 @@ _MISTAKES = (
             At("lora_target", "all", other_than("all", None), when=_targets), "warning", _BUILDER),
     Mistake("packing", "{key} packs nothing here and takes a token off cutoff_len: use_packed_sequences packs",
             tuple(At(key, "use_packed_sequences: true", is_true, beside={"use_packed_sequences": is_not_true})
-                  for key in ("packing", "neat_packing")), "warning", "src/llamafactory/hparams/data_args.py"),
+                  for key in ("packing", "neat_packing")), "warning", "llamafactory/hparams/data_args.py"),
     Mistake("packed-microbatch", "Micro batch size should be 1 when training with packed sequence, but your micro batch size is "
             "{mb}.", At("use_packed_sequences", None, is_true, when=_several),
             source="Megatron-Bridge training/config.py validate"),
