@@ -7,10 +7,11 @@ from dataclasses import replace
 from meshwright.frameworks.base import Framework
 from meshwright.frameworks.bridge import BRIDGE
 from meshwright.frameworks.bridge.deciding import normal
+from meshwright.frameworks.facts import Facts
 from meshwright.frameworks.llama_factory_megatron.limits import all_limits
 from meshwright.frameworks.llama_factory_megatron.mistakes import CHECKS, adds_keys, unknown_key
 from meshwright.frameworks.llama_factory_megatron.reading import NAME, interpret
-from meshwright.frameworks.llama_factory_megatron.sources import open_files
+from meshwright.frameworks.llama_factory_megatron.sources import EXTRA, open_files
 from meshwright.frameworks.llama_factory_megatron.surfaces import RELEASES, TITLE, surface
 from meshwright.frameworks.llama_factory_megatron.writing import BELOW, UNSPOKEN, decide, write
 
@@ -39,5 +40,5 @@ LLAMA_FACTORY_MEGATRON = Framework(
     adds_keys=adds_keys,
     normal=normal,
     unspoken=UNSPOKEN,
-    facts=BRIDGE.facts,
+    facts=Facts(stages_inside_key=f"{EXTRA}{BRIDGE.facts.stages_inside_key}"),
 )
