@@ -44,6 +44,8 @@ PARSERS = {
     "mindformers": "2.1.0 executed; graph and experimental only read",
     "nanotron": "executed from a checkout", "picotron": "executed from a checkout", "chatlearn": "executed from a checkout",
     "torchtitan": "0.2.2 and 0.3.0 executed; main only read", "megatron-deepspeed": "executed from a checkout",
+    "llama-factory-megatron": "executed from a checkout",
+    "llama-factory-hf": "main executed from a checkout; 0.9.4 and 0.9.5 only read",
     "megatron": "executed from a checkout of each release", "bridge": "executed from a checkout of each release",
 }
 """Framework -> which of its parsers judge; the others are only read."""

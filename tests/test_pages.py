@@ -27,6 +27,7 @@ OF_OTHERS = {
     "docs/en/mindspore/install_guide.md": "MindSpeed-LLM",
     "docs/source_zh_cn/usage/pretrain_gpt.md": "MindSpeed-Core-MS",
     "scripts/base_env.sh": "ChatLearn",
+    "scripts/pissa_init.py": "LLaMA-Factory",
     "scripts/train/benchmarking/README.md": "llm-foundry",
     "scripts/train/yamls/pretrain/mpt-*.yaml": "llm-foundry",
     "scripts/training/run_recipe.py": "Megatron-Bridge",

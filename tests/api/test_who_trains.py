@@ -11,9 +11,9 @@ NANO = {"model": "nemotron-3-nano-30b-a3b", "device": "h100", "nodes": 16, "glob
 
 
 @pytest.mark.parametrize(("model", "said"), [
-    ("deepseek-v3.2", "--framework megatron@0.19 or accelerate or deepspeed or bridge@main can"),
-    ("nemotron-3-super-120b-a12b", "--framework accelerate or bridge@main or deepspeed or megatron@0.17 can"),
-    ("kimi-linear-48b-a3b", "--framework accelerate or deepspeed can"),
+    ("deepseek-v3.2", "--framework megatron@0.19 or accelerate or deepspeed or llama-factory-hf or bridge@main can"),
+    ("nemotron-3-super-120b-a12b", "--framework accelerate or bridge@main or deepspeed or llama-factory-hf or megatron@0.17 can"),
+    ("kimi-linear-48b-a3b", "--framework accelerate or deepspeed or llama-factory-hf can"),
 ])
 def test_who_can_is_said_once_with_its_release(model: str, said: str) -> None:
     with pytest.raises((InputError, NoAnswerError)) as raised:
@@ -39,7 +39,8 @@ def test_where_no_framework_is_named_the_first_release_that_trains_is_meant(mode
 
 
 def test_who_has_a_knob_is_said_for_the_case() -> None:
-    with pytest.raises(InputError, match=r"--framework accelerate or bridge@main or deepspeed or megatron@0\.18 has it"):
+    others = r"accelerate or bridge@main or deepspeed or llama-factory-hf or megatron@0\.18"
+    with pytest.raises(InputError, match=f"--framework {others} has it"):
         plan(PlanRequest(**NANO, pin=["recompute=full"]))
 
 

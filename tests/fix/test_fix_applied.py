@@ -28,6 +28,7 @@ LAYOUTS = {
     "bridge": ("h100-sxm", 8192, "tp1 pp4 mb2 zero1"),
     "picotron": ("h100-sxm", 4096, "tp2 pp2 mb2"),
     "accelerate": ("h100-sxm", 8192, "mb2 zero3"),
+    "llama-factory-hf": ("h100-sxm", 8192, "mb2 zero2"),
     "mindspeed-llm": ("ascend-910b", 4096, "tp2 pp2 mb2 sp zero1"),
     "mindspeed-core-ms": ("ascend-910b", 4096, "tp2 pp2 mb2 sp zero1"),
 }

@@ -76,6 +76,20 @@ def json_or_yaml_case(written: Written) -> Case:
     return json_or_yaml(written[0], written[2])
 
 
+def factory_case(written: Written) -> Case:
+    """The training YAML, with the JSON that it names."""
+    files, _, layout = written
+    needed = {file.path: file.text for file in files if file.path in {"train.yaml", "ds_config.json"}}
+    return {"files": needed, "argv": ["train.yaml"], "world": layout.world}
+
+
+def factory_bridge_case(written: Written) -> Case:
+    """The training YAML for the Megatron back end."""
+    files, _, layout = written
+    return {"files": {"train.yaml": text_of(files, "train.yaml")}, "argv": ["train.yaml"], "world": layout.world,
+            "env": {"USE_MEGATRON_BRIDGE": "1"}}
+
+
 def flags_case(written: Written) -> Case:
     """The command line of Megatron-DeepSpeed."""
     return judged_flags(written[0], written[2])
@@ -95,6 +109,15 @@ def _both(many: Sequence[Written]) -> list[Verdict]:
     flags = judge("megatron-deepspeed", [flags_case(written) for written in many])
     documents = judge("deepspeed-0.19.8", [json_or_yaml_case(written) for written in many])
     return [document if one["accepted"] else one for one, document in zip(flags, documents, strict=True)]
+
+
+def _factory(many: Sequence[Written]) -> list[Verdict]:
+    """LLaMA-Factory: its YAML, and that of accelerate beside it; the first refusal counts."""
+    own = judge("llama-factory", [factory_case(written) for written in many])
+    beside = [{"files": {"accelerate_config.yaml": text_of(files, "accelerate_config.yaml")}, "world": layout.world}
+              for files, _, layout in many]
+    launched = judge("accelerate-1.14.0", beside)
+    return [engine if one["accepted"] else one for one, engine in zip(own, launched, strict=True)]
 
 
 def torchtitan_case(written: Written) -> Case:
@@ -140,6 +163,9 @@ def judges() -> tuple[Judge, ...]:
         "picotron@59714b1": ("picotron", picotron_case, "train.py to the world's assertion, distribute_layers of 59714b1"),
         "chatlearn@b7af31a9": ("chatlearn", chatlearn_case, "git apply, OmegaConf into GrpoConfig, its validate() of b7af31a9"),
         "chatlearn@fsdp": ("chatlearn", chatlearn_case, "OmegaConf into GrpoConfig, its validate() of b7af31a9"),
+        "llama-factory-megatron@main": (
+            "llama-factory", factory_bridge_case, "get_train_args, _compute_train_schedule of ff6d4d12 with transformers 5.8.0"),
+        "llama-factory-hf@main": ("llama-factory", factory_case, "get_train_args of ff6d4d12 with transformers 5.8.0"),
     }
     found = [
         Judge(
@@ -159,6 +185,11 @@ def judges() -> tuple[Judge, ...]:
         framework="megatron-deepspeed@4efb479d", parser="parse_args, validate_args of 4efb479d; DeepSpeedConfig of 0.19.8",
         absent=lambda: missing("megatron-deepspeed") or missing("deepspeed-0.19.8"), verdicts=_both,
         commit=_checkout("megatron-deepspeed"),
+    ))
+    found.append(Judge(
+        framework="llama-factory-hf@fsdp2", parser="get_train_args of ff6d4d12; launch parser, plugins of accelerate 1.14.0",
+        absent=lambda: missing("llama-factory") or missing("accelerate-1.14.0"), verdicts=_factory,
+        commit=_checkout("llama-factory"),
     ))
     found.append(Judge(
         framework=f"megatron@{release}", parser=f"parse_args, validate_args, TransformerConfig of core {release}",

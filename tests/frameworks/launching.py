@@ -15,8 +15,9 @@ from pathlib import Path
 from hostile_scripts import REAL, calls
 from markdown_it import MarkdownIt
 
-LAUNCHERS = ("accelerate", "deepspeed", "make", "msrun", "python", "python3", "torchrun")
-NOTED = ("RANK", "WORLD_SIZE", "LOCAL_MASTER_ADDR", "GPUS_PER_NODE", "PYTHONPATH", "RANK_ID", "RANK_SIZE", "NGPU")
+LAUNCHERS = ("accelerate", "deepspeed", "llamafactory-cli", "make", "msrun", "python", "python3", "torchrun")
+NOTED = ("RANK", "WORLD_SIZE", "LOCAL_MASTER_ADDR", "GPUS_PER_NODE", "PYTHONPATH", "RANK_ID", "RANK_SIZE", "NGPU", "NNODES",
+         "NPROC_PER_NODE", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT")
 """What frameworks take from the environment instead of their arguments."""
 _NOTE = f"""#!/bin/bash
 {{
@@ -154,7 +155,10 @@ def rendezvous(call: Call) -> Rendezvous:
         nodes = int(config["num_machines"])
         return Rendezvous(nodes, int(config["num_processes"]) // nodes, int(said["--machine_rank"]), said["--main_process_ip"],
                           said["--main_process_port"], words[10:])
-    assert name == "python", words
     there = call.environment
+    if name == "llamafactory-cli":
+        return Rendezvous(int(there["NNODES"]), int(there["NPROC_PER_NODE"]), int(there["NODE_RANK"]), there["MASTER_ADDR"],
+                          there["MASTER_PORT"], words[2:])
+    assert name == "python", words
     return Rendezvous(int(there["WORLD_SIZE"]), int(there["GPUS_PER_NODE"]), int(there["RANK"]), there["LOCAL_MASTER_ADDR"], "",
                       words[1:])

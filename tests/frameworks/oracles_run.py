@@ -2,7 +2,8 @@
 
 ``judge("deepspeed-0.19.8", cases)`` gives one verdict a case; ``@needs("deepspeed-0.19.8")`` skips where the oracle is not
 installed (``scripts/oracles``), but not in CI. Oracles without a version in their name are for developers: they need a
-checkout of the framework, named by ``MESHWRIGHT_<NAME>_SOURCE``. A process starts when it is first asked and serves until the
+checkout of the framework, named by ``MESHWRIGHT_<NAME>_SOURCE``, and where it has dependencies of its own an interpreter with
+these (``MESHWRIGHT_<NAME>_PYTHON``). A process starts when it is first asked and serves until the
 tests end (``conftest.py``): most of its time is the import of torch.
 """
 
@@ -33,6 +34,7 @@ RUNNERS = {
     "chatlearn": "chatlearn_yaml.py",
     "megatron-deepspeed": "megatron_deepspeed_flags.py",
     "megatron-bridge": "bridge_config.py",
+    "llama-factory": "llama_factory_yaml.py",
 }
 BESIDE = {"megatron-bridge": "MESHWRIGHT_MEGATRON_BRIDGE_CORE"}  # a second checkout: Megatron-LM main
 Case = dict[str, typing.Any]
@@ -135,7 +137,8 @@ def judge(name: str, cases: Sequence[Case]) -> list[Verdict]:
     """Verdicts of one oracle, one a case and in their order (see ``oracles/serving.py`` for both)."""
     assert not missing(name), missing(name)
     script = str(HERE / "oracles" / RUNNERS[name])
-    return runner(sys.executable, "-W", "ignore", script, str(packages(name)), *filter(None, [source(name)])).verdicts(cases)
+    python = os.environ.get(f"MESHWRIGHT_{name.upper().replace('-', '_')}_PYTHON", sys.executable)
+    return runner(python, "-W", "ignore", script, str(packages(name)), *filter(None, [source(name)])).verdicts(cases)
 
 
 def in_order(name: str, cases: list[tuple[Case, str]]) -> list[Verdict]:

@@ -21,8 +21,8 @@ from meshwright.testing.plans import draw_plan, is_legal
 from meshwright.testing.promises import configuration, read_back
 
 NAMES = (
-    "accelerate", "bridge", "chatlearn", "deepspeed", "megatron", "megatron-deepspeed", "mindformers", "mindspeed-core-ms",
-    "mindspeed-llm", "nanotron", "picotron", "torchtitan",
+    "accelerate", "bridge", "chatlearn", "deepspeed", "llama-factory-hf", "llama-factory-megatron", "megatron",
+    "megatron-deepspeed", "mindformers", "mindspeed-core-ms", "mindspeed-llm", "nanotron", "picotron", "torchtitan",
 )
 
 

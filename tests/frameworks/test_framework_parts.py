@@ -45,9 +45,9 @@ def test_what_a_model_has_beyond_attention_and_feed_forward(model: str, parts: t
     ("megatron", None, QWEN, ""), ("megatron", "0.19", SPARSE, ""),
     ("bridge", "main", SPARSE, ""), ("bridge", None, QWEN, ""), ("accelerate", None, NANO, ""),
     ("megatron", None, SPARSE, "scores FP32 matrices of all heads and tokens before 0.19) has no writer here; --framework "
-     "megatron@0.19 or accelerate or deepspeed or bridge@main can"),
+     "megatron@0.19 or accelerate or deepspeed or llama-factory-hf or bridge@main can"),
     ("megatron", "0.18", "glm-5.2", "indices shared between layers is there since 0.19"), ("megatron", "0.19", "glm-5.2", ""),
-    ("bridge", "0.3", SPARSE, "--framework megatron@0.19 or accelerate or deepspeed or bridge@main can"),
+    ("bridge", "0.3", SPARSE, "--framework megatron@0.19 or accelerate or deepspeed or llama-factory-hf or bridge@main can"),
     ("megatron", "0.15", QWEN, "gated delta net is there since 0.16 (--experimental-attention-variant gated_delta_net"),
     ("megatron", None, NANO, ""), ("megatron", "main", NANO, ""), ("bridge", None, NANO, ""),
     ("megatron", "0.12", NANO, "Mamba-2 is there since 0.13 (pretrain_mamba.py --is-hybrid-model --hybrid-override-pattern"),
@@ -55,13 +55,15 @@ def test_what_a_model_has_beyond_attention_and_feed_forward(model: str, parts: t
     ("mindspeed-llm", None, NANO, "Mamba-2 (--is-hybrid-model --hybrid-override-pattern) has no writer here"),
     ("bridge", None, KIMI, "Megatron-Bridge 0.3 cannot train kimi-linear-48b-a3b with what is written here: it has no Kimi delta"),
     ("torchtitan", None, QWEN,
-     "it has no gated delta net; it has no gate on attention; --framework megatron or accelerate or deepspeed or bridge can"),
+     "it has no gated delta net; it has no gate on attention; --framework megatron or accelerate or deepspeed or llama-factory-hf "
+     "or bridge can"),
     ("megatron", None, "minimax-m3", "it has no sparse attention over blocks of keys"),
     ("megatron", None, "mimo-v2-flash", "it has no values of another width than their keys"),
-    ("bridge", "0.3", FALCON, "it has no attention beside a mixer; --framework accelerate or deepspeed or bridge@main can"),
+    ("bridge", "0.3", FALCON, "it has no attention beside a mixer; --framework accelerate or deepspeed or llama-factory-hf or "
+     "bridge@main can"),
     ("bridge", "main", FALCON, ""), ("bridge", "main", "minimax-m2", ""),
     ("nanotron", None, SPARSE, "it has no sparse attention"), ("mindspeed-llm", None, KIMI, "it has no Kimi delta attention"),
-    ("torchtitan", None, NANO, "--framework megatron or accelerate or deepspeed or bridge can"),
+    ("torchtitan", None, NANO, "--framework megatron or accelerate or deepspeed or llama-factory-hf or bridge can"),
 ])
 def test_a_framework_says_what_it_lacks_and_who_has_it(name: str, release: str | None, model: str, words: str) -> None:
     found = said(name, load_model(model), release)

@@ -25,6 +25,8 @@ CONTRACT = [
     "picotron",
     "torchtitan",
     "accelerate",
+    "llama-factory-hf",
+    "llama-factory-megatron",
 ]
 
 

@@ -58,7 +58,8 @@ def test_a_kernel_without_a_key_is_refused_in_words(name):
         ("compile=off", replace(layout, compiled=False), runner.features.compiles),
     ):
         said = [str(each) for each in runner.check(case, named) if word in str(each)]
-        others = "accelerate or torchtitan" if word.startswith("compile") else "bridge or megatron or megatron-deepspeed"
+        also = "accelerate or llama-factory-hf or torchtitan"
+        others = also if word.startswith("compile") else "bridge or llama-factory-hf or megatron or megatron-deepspeed"
         words = f"layout: {runner.title} has no key for {word}; {others}"
         assert [each[: len(words)] for each in said] == ([] if able else [words])
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from oracles_run import in_order, needs, source
+from oracles_run import in_order, judge, needs, source
 
 pytestmark = [pytest.mark.oracle, pytest.mark.slow]
 
@@ -114,6 +114,65 @@ def test_picotron():
         (document(1, use_cpu=True), "Kernel operations requires dtype=torch.bfloat16"),
     ])
     assert verdicts[0]["config"]["layers"][7] == [14, 15]
+
+
+@needs("llama-factory")
+def test_llama_factory():
+    template = yaml.safe_load(Path(source("llama-factory"), "examples", "train_full", "qwen3_full_sft.yaml").read_text())
+    del template["deepspeed"]
+
+    def document(engine=None, *, without=(), words=(), **given):
+        values = {key: value for key, value in (template | given).items() if key not in without}
+        files = {"train.yaml": yaml.safe_dump(values | ({"deepspeed": "ds.json"} if engine else {}))}
+        return {"files": files | ({"ds.json": json.dumps(engine)} if engine else {}), "argv": ["train.yaml", *words], "world": 8}
+
+    stage_3 = {"train_micro_batch_size_per_gpu": "auto", "train_batch_size": "auto", "zero_optimization": {"stage": 3}}
+    verdicts = in_order("llama-factory", [
+        (document(stage_3), ""),
+        (document(words=["per_device_train_batch_size=3", "disable_gradient_checkpointing=true"]), ""),
+        (document(expert_tensor_parallel_size=2),
+         "Some keys are not used by the HfArgumentParser: ['expert_tensor_parallel_size']"),
+        (document(stage="pt", neat_packing=True), "`neat_packing` cannot be set as True except SFT."),
+        (document(streaming=True, max_samples=None), "Please specify `max_steps` in streaming mode."),
+        (document(without=("dataset",)), "Please specify dataset for training."),
+        (document(do_eval=True), "Please make sure eval_dataset be provided or val_size >1e-6"),
+        (document(use_galore=True, galore_layerwise=True), "Distributed training does not support layer-wise GaLore."),
+        (document(stage_3, use_galore=True), "GaLore and APOLLO are incompatible with DeepSpeed yet."),
+        (document(stage_3, pure_bf16=True), "`pure_bf16` is incompatible with DeepSpeed ZeRO-3."),
+        (document(use_badam=True), "Layer-wise BAdam only supports DeepSpeed ZeRO-3 training."),
+        (document(use_dora=True), "`use_dora` is only valid for LoRA training."),
+        (document(quantization_bit=4), "Quantization is only compatible with the LoRA or OFT method."),
+        (document(fp16=True), "At most one of fp16 and bf16 can be True, but not both"),
+    ])
+    assert (verdicts[1]["config"]["micro"], verdicts[1]["config"]["recomputes"]) == (3, False)
+    (refused,) = judge("llama-factory", [document(stage_3 | {"train_batch_size": 7})])
+    assert (refused["by"], "train_batch_size=7 vs hf train_batch_size (calculated)=16" in refused["why"]) == ("repeated", True)
+
+
+@needs("llama-factory")
+def test_llama_factory_with_megatron_bridge():
+    template = yaml.safe_load(Path(source("llama-factory"), "examples", "megatron_bridge", "llama3_sft.yaml").read_text())
+    template |= {"per_device_train_batch_size": 1, "tensor_model_parallel_size": 1}
+
+    def document(**given):
+        return {"files": {"train.yaml": yaml.safe_dump(template | given)}, "argv": ["train.yaml"], "world": 8,
+                "env": {"USE_MEGATRON_BRIDGE": "1"}}
+
+    verdicts = in_order("llama-factory", [
+        (document(tensor_model_parallel_size=8, sequence_parallel=True), ""),
+        (document(expert_model_parallel_size=8, gradient_accumulation_steps=8), ""),
+        (document(tensor_model_parallel_size=2, pipeline_model_parallel_size=2, expert_model_parallel_size=4),
+         "Total Megatron Bridge parallel size (16) exceeds `world_size` (8)."),
+        (document(tensor_model_parallel_size=3), "Total Megatron Bridge parallel size (3) must divide `world_size` (8)."),
+        (document(sequence_parallel=True), "`sequence_parallel` requires `tensor_model_parallel_size` > 1."),
+        (document(expert_tensor_parallel_size=2), "not used by the HfArgumentParser: ['expert_tensor_parallel_size']"),
+        (document(stage="dpo"), "Megatron Bridge only supports the `pt` and `sft` stages."),
+        (document(quantization_bit=4), "Quantized models are not supported with Megatron Bridge."),
+    ])
+    assert [each["config"]["global"] for each in verdicts[:2]] == [1, 8]
+    (refused,) = judge("llama-factory", [document(expert_model_parallel_size=8)])
+    assert refused["by"] == "repeated"
+    assert "(1) is not divisible by micro batch size (1) times data parallel size (8)" in refused["why"]
 
 
 BRIDGE = """

@@ -80,6 +80,8 @@ def test_arguments_are_variables_and_words():
         ("chatlearn", "python chatlearn/entrypoint.py grpo --config-file a.yaml runtime_args.num_episode=2\n"),
         ("nanotron", "torchrun --nproc_per_node=8 run_train.py --config-file a.yaml\n"),
         ("accelerate", "accelerate launch --config_file a.yaml train.py --per_device_train_batch_size 2\n"),
+        ("llama-factory-megatron", "USE_MEGATRON_BRIDGE=1 llamafactory-cli train a.yaml cutoff_len=1024\n"),
+        ("llama-factory-hf", "FORCE_TORCHRUN=1 llamafactory-cli train a.yaml cutoff_len=1024\n"),
         ("mindformers", "msrun --worker_num 8 run_mindformer.py --config a.yaml --run_mode train\n"),
         ("deepspeed", "deepspeed train.py --deepspeed --deepspeed_config $1\n"),
         ("picotron", 'torchrun train.py --config "$HERE/a.json"\n'),

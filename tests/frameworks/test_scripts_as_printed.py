@@ -24,6 +24,8 @@ PLANS = {
     "mindspeed-core-ms": "tp2 pp2 mb1 sp zero1", "mindformers": "tp2 mb1 sp zero3", "mindformers@graph": "tp2 pp2 mb1 sp zero1",
     "mindspeed-llm": "tp2 pp2 mb1 sp zero1", "nanotron": "tp2 pp2 mb1 sp zero1", "picotron": "tp2 pp2 mb1",
     "torchtitan": "tp2 mb1 sp zero3", "torchtitan@0.2": "mb1 zero3", "accelerate": "mb1 zero3",
+    "llama-factory-hf": "mb1 zero2", "llama-factory-hf@fsdp2": "mb1 zero3",
+    "llama-factory-megatron": "tp2 pp2 mb1 sp zero1",
     "mindspeed-core-ms@br_master": "tp2 pp2 mb1 sp zero1",
 }
 

@@ -12,7 +12,9 @@ from meshwright.testing.plans import FEATURES, offered
 
 TABLES = {table.name: table for table in tables()}
 FROM_SOURCE = {"bridge@0.3", "bridge@main", "chatlearn@b7af31a9", "chatlearn@fsdp", "megatron-deepspeed@4efb479d", "nanotron@0.4",
-               "picotron@59714b1", *(f"megatron@{release}" for release in framework("megatron").releases)}
+               "picotron@59714b1", "llama-factory-hf@main", "llama-factory-hf@fsdp2",
+               "llama-factory-megatron@main",
+               *(f"megatron@{release}" for release in framework("megatron").releases)}
 REFUSED = {"bridge@0.3": 30, "bridge@main": 30}
 """Configurations that a framework refuses, at least; some parsers refuse next to nothing."""
 EACH = 4

@@ -148,5 +148,6 @@ def _odd_counts(shell: ShellDocument) -> Iterator[Message]:
         for option in options:
             word = shell.found.launcher_options.get(option)
             if word is not None and word.known and _NO_COUNT.fullmatch(word.text):
-                yield Message("launch.count", "--{option} is {value}: a number of {what} from 1 is expected",
-                              {"option": option, "value": word.text, "what": what}, f"{shell.path}:{word.line}")
+                name = option if launcher.by_environment else f"--{option}"
+                yield Message("launch.count", "{option} is {value}: a number of {what} from 1 is expected",
+                              {"option": name, "value": word.text, "what": what}, f"{shell.path}:{word.line}")

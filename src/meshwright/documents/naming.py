@@ -23,7 +23,7 @@ def missing_file(source: Source, keys: Sequence[str]) -> Message | None:
     """What to give, where the launch names a configuration file and only scripts were given; one that a script writes is there."""
     if any(not is_script(document.path) for document in source.documents):
         return None
-    if any(document.shell.embedded for document in _launches(source)):
+    if any(document.shell.embedded for document in launches(source)):
         return None
     for key, value, place in _named(source, keys):
         name = value if isinstance(value, str) else "a file that only the run knows"
@@ -34,10 +34,12 @@ def missing_file(source: Source, keys: Sequence[str]) -> Message | None:
     return None
 
 
-def _launches(source: Source) -> Iterator[LaunchDocument]:
+def launches(source: Source) -> Iterator[LaunchDocument]:
     """The scripts, also where a framework reads their flags in its own way."""
     for document in source.documents:
-        inner = getattr(document, "inner", document)
+        inner: object = document
+        while (below := getattr(inner, "inner", None)) is not None:
+            inner = below
         for each in (inner, getattr(inner, "launch", None), getattr(inner, "script", None)):
             if isinstance(each, LaunchDocument):
                 yield each
@@ -48,16 +50,16 @@ def started(source: Source) -> tuple[str, str] | None:
     the script writes one."""
     if any(not is_script(document.path) for document in source.documents):
         return None
-    if any(document.shell.embedded for document in _launches(source)):
+    if any(document.shell.embedded for document in launches(source)):
         return None
-    for launch in _launches(source):
+    for launch in launches(source):
         word = launch.shell.launch.program
-        if word is not None and (name := _name(word)) is not None and name.endswith(".py"):
+        if word is not None and (name := name_of(word)) is not None and name.endswith(".py"):
             return name, f"{launch.path}:{word.line}"
     return None
 
 
-def _name(word: Word) -> str | None:
+def name_of(word: Word) -> str | None:
     """A path as the script says it, or where only the run knows its folder, what stands behind that."""
     if word.known:
         return word.text
@@ -73,16 +75,16 @@ def _named(source: Source, keys: Sequence[str]) -> Iterator[tuple[str, object, s
         if setting is not None and setting.value not in (None, True):
             known = setting.value is not UNKNOWN
             yield key, setting.value if known else _argument(source, key), setting.place
-        for launch in _launches(source):
+        for launch in launches(source):
             word = launch.shell.launch.launcher_options.get(key)
             if word is not None:
-                yield f"--{key}", _name(word), f"{launch.path}:{word.line}"
+                yield f"--{key}", name_of(word), f"{launch.path}:{word.line}"
 
 
 def _argument(source: Source, key: str) -> str | None:
     """What a launch gives as a key, as far as it is known."""
-    for launch in _launches(source):
+    for launch in launches(source):
         for name, words, _ in flags(launch.shell.launch.arguments):
             if name == key and len(words) == 1:
-                return _name(words[0])
+                return name_of(words[0])
     return None

@@ -61,6 +61,8 @@ class Launcher(Struct, frozen=True, kw_only=True):
     """A command of its own, and not a module of Python alone."""
     verb: str = ""
     """The word behind the command that makes it launch."""
+    by_environment: bool = False
+    """Nodes and processes are variables of the environment, which stand among the options."""
 
 
 def _names(text: str) -> frozenset[str]:
@@ -80,6 +82,10 @@ _TORCHRUN = Launcher(
     ),
     nodes=("nnodes",), per_node=("nproc-per-node",),
 )
+_FACTORY = Launcher(
+    switches=frozenset(), valued=frozenset(), nodes=("NNODES",), per_node=("NPROC_PER_NODE",), verb="train", by_environment=True,
+)
+"""LLaMA-Factory's own, which starts torchrun. Source: llamafactory/launcher.py."""
 LAUNCHERS: Mapping[str, Launcher] = {
     "torchrun": _TORCHRUN,
     "torch.distributed.launch": structs.replace(_TORCHRUN, program=False),
@@ -127,6 +133,8 @@ LAUNCHERS: Mapping[str, Launcher] = {
         ),
         nodes=(), per_node=("local-worker-num",), total=("worker-num",),
     ),
+    "llamafactory-cli": _FACTORY,
+    "lmf": _FACTORY,
 }
 _SLURM = Launcher(
     switches=frozenset(), valued=frozenset(),
@@ -272,6 +280,9 @@ def _launched(command: Command, name: str, rest: tuple[Word, ...], before: tuple
             program, arguments = word, rest[index + 1 :]
             break
         index += 1
+    if launcher.by_environment:
+        counted = {name: command.environment.get(name) for name in (*launcher.nodes, *launcher.per_node)}
+        options |= {name: word for name, word in counted.items() if word is not None}
     nodes, devices = _counts(launcher, options)
     around_nodes, around_devices = _around((*command.outer, *before), headers)
     if not (set(options) & set(launcher.nodes + launcher.total)):

@@ -140,6 +140,15 @@ def start_commands(layout: Layout, case: Case, path: str = "launch.sh", before: 
     return (by_hand, ("Slurm", f"{prefix}sbatch {path}"))
 
 
+def node_probe(name: str) -> str:
+    """How to measure the memory of a rank where a framework has no fake process group: on one node, at two depths."""
+    return (
+        f"{name} has no fake process group: run one step on a single node with fewer layers (`num_hidden_layers` of the model's "
+        "configuration) at two depths, read `torch.cuda.max_memory_reserved()` and extend the line to all layers; shards of one "
+        "node are larger. `meshwright estimate --request plan.yaml --anchor-memory 0=BYTES` takes the result."
+    )
+
+
 def num_nodes(layout: Layout, case: Case) -> int:
     """Nodes that the layout fills."""
     return layout.world // devices_per_node(layout.world, case.cluster.devices_per_node)

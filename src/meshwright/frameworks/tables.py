@@ -18,18 +18,20 @@ def rows(package: str, file: str) -> list[dict[str, str]]:
 def table_keys(name: str) -> frozenset[str]:
     """The keys of a framework of this package over all of its releases, read without its adapter.
 
-    ``takes.csv`` beside the table names the frameworks whose files it takes as well, with all of their keys that are no flags.
+    ``takes.csv`` beside the table names the frameworks whose files it takes as well, with all of their keys that are no flags, and
+    what stands before these here.
 
     Holds:   those of its ``surface``.
     """
     folder = Path(__file__).parent / name.replace("-", "_")
-    keys, takes = _first_column(folder / "surface.csv"), folder / "takes.csv"
-    others = _first_column(takes) if takes.exists() else []
-    return frozenset(keys).union(*({key for key in table_keys(other) if not key.startswith("-")} for other in others))
+    keys, takes = (row[0] for row in _rows(folder / "surface.csv")), folder / "takes.csv"
+    others = [(name, before) for name, *rest in _rows(takes) for before in rest or [""]] if takes.exists() else []
+    return frozenset(keys).union(
+        *({before + key for key in table_keys(other) if not key.startswith("-")} for other, before in others))
 
 
-def _first_column(path: Path) -> list[str]:
-    """What stands first in the rows of a table."""
+def _rows(path: Path) -> list[list[str]]:
+    """The rows of a table below its first."""
     text = path.read_text(encoding="utf-8")
     _, *table = csv.reader(line for line in text.splitlines() if not line.startswith("#"))
-    return [row[0] for row in table if row]
+    return [row for row in table if row]

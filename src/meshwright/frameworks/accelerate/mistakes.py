@@ -13,7 +13,7 @@ from meshwright.frameworks.rules import At, Mistake, checks, values_if
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
-    from meshwright.frameworks.base import Values
+    from meshwright.frameworks.base import Check, Values
     from meshwright.frameworks.settings import Reading, Severity
 
 _MESHES, _LAUNCH = "accelerate/parallelism_config.py", "accelerate/commands/launch.py"
@@ -214,4 +214,11 @@ _MISTAKES = (
             At("--gradient_checkpointing", False, lambda value: str(value).lower() != "false",
                beside={f"{FSDP}activation_checkpointing": is_true}, when=_is_fsdp, values={"value": True}), "warning"),
 )
-CHECKS = (*json_checks("accelerate", trainer=True), *checks("accelerate", _MISTAKES, source="accelerate/utils/dataclasses.py"))
+
+
+def yaml_checks(name: str) -> tuple[Check, ...]:
+    """The mistakes of accelerate's YAML for a framework that takes one; ids begin with its name."""
+    return checks(name, _MISTAKES, source="accelerate/utils/dataclasses.py")
+
+
+CHECKS = (*json_checks("accelerate", trainer=True), *yaml_checks("accelerate"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from meshwright.documents.naming import launches
 from meshwright.documents.source import Setting, Source
 from meshwright.domain.layout import Full, Layout, NoRecompute, Overlap
 from meshwright.frameworks.accelerate.writing import BACKEND, FSDP, GRID, MESH
@@ -70,7 +71,7 @@ def interpret(source: Source, given: Given, release: str) -> Reading:
             offload=("optimizer",) if engine == "FSDP" and values.bool(f"{FSDP}offload_params") else (),
             compiled=True if values.text(BACKEND, "NO").upper() not in {"", "NO"} else None,
             overlap=Overlap(gradient_reduce=True, parameter_gather=stage >= 2, tensor=False, point_to_point=False, expert=False),
-        ), _shards(values, stage, dp, cp, given))
+        ), shards_of(values, stage, dp, cp, given))
     length = values.first(LENGTHS)
     said = Said(
         devices=world, global_batch_sequences=total, sequence_tokens=values.int(length) if length else None,
@@ -84,8 +85,6 @@ def interpret(source: Source, given: Given, release: str) -> Reading:
 
 def _refuse(values: Values, engine: str, world: int | None) -> None:
     """What makes a layout impossible here."""
-    from meshwright.documents.launch import LaunchDocument
-
     if world is None:
         values.refuse(
             "import.devices", "the files do not say how many devices there are (num_processes): give --devices, or --cluster"
@@ -103,15 +102,19 @@ def _refuse(values: Values, engine: str, world: int | None) -> None:
         values.refuse(
             "accelerate.engine", "distributed_type {engine} is no training on accelerators that is known here", engine=engine
         )
-    for document in values.source.documents:
-        if isinstance(document, LaunchDocument):
-            options = [name for name in document.shell.launch.launcher_options if name.startswith(ENGINE_OPTIONS)]
-            if options:
-                values.refuse(
-                    "accelerate.options", "options of accelerate launch are not read, give them in the configuration "
-                                          "file: {options}",
-                    options=", ".join(f"--{name}" for name in options),
-                )
+    refuse_options(values)
+
+
+def refuse_options(values: Values) -> None:
+    """Options of the launcher that say what its file says."""
+    for launch in launches(values.source):
+        options = [name for name in launch.shell.launch.launcher_options if name.startswith(ENGINE_OPTIONS)]
+        if options:
+            values.refuse(
+                "accelerate.options", "options of accelerate launch are not read, give them in the configuration "
+                                      "file: {options}",
+                options=", ".join(f"--{name}" for name in options),
+            )
 
 
 def _steps(values: Values) -> int | None:
@@ -148,7 +151,7 @@ def stage_of(values: Values, engine: str) -> int:
     return FSDP1.get(strategy(values), 3)
 
 
-def _shards(values: Values, stage: int, dp: int, cp: int, given: Given) -> Mapping[str, int]:
+def shards_of(values: Values, stage: int, dp: int, cp: int, given: Given) -> Mapping[str, int]:
     """The shard group: that of the mesh, a node for the hybrid strategies of FSDP1, else all ranks."""
     group = dp * cp
     if any(values.has(f"{MESH}{name}") for name in ("dp_replicate_size", "dp_shard_size")):

@@ -16,6 +16,7 @@ from meshwright.frameworks.manual import (
     Manual,
     Switch,
     launch_script,
+    node_probe,
     num_nodes,
     readme,
     start_commands,
@@ -233,15 +234,6 @@ def _manual(case: Case, layout: Layout, release: str) -> Manual:
             Switch(name="fp8_config", risk="approximate", what="FP8 linear layers (torchao or Transformer Engine)"),
             *(() if layout.compiled else (Switch(name=f"{BACKEND}: INDUCTOR", risk="equivalent", what="compiles the model"),)),
         ),
-        probe=_probe(),
+        probe=node_probe("accelerate"),
         assumed=tuple(assumed),
-    )
-
-
-def _probe() -> str:
-    """How to measure the memory of a rank."""
-    return (
-        "accelerate has no fake process group: run one step on a single node with fewer layers (`num_hidden_layers` of the model's "
-        "configuration) at two depths, read `torch.cuda.max_memory_reserved()` and extend the line to all layers; shards of one "
-        "node are larger. `meshwright estimate --request plan.yaml --anchor-memory 0=BYTES` takes the result."
     )

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from meshwright.domain.case import Case
 
-__all__ = ["BRIDGE"]
+__all__ = ["BRIDGE", "surface"]
 
 _MEGATRON_MODULES = ("core_attn", "layernorm", "mlp", "moe_act", "moe", "mla_up_proj", "shared_experts")
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["DEEPSPEED", "surface"]
 
 RELEASES = ("0.14", "0.15", "0.16", "0.17", "0.18", "0.19")
-_RESUME = {
+RESUME = {
     **CUT,
     "cp": Meaning(resume="convert", reason="state is cut over replicas and sequence ranks: save as, or convert to, a "
                                            "universal checkpoint"),
@@ -102,7 +102,7 @@ def _at(release: str) -> Framework:
             frozenset({"zero_optimization.stage", "--zero_stage"}),
             frozenset({"tensor_parallel.autotp_size", "tensor_parallel.tp.tp_size"}),
         ),
-        resume=_RESUME,
+        resume=RESUME,
         facts=Facts(remedies=(
             Remedy(phase="gather", words="zero_optimization.stage3_max_live_parameters and stage3_prefetch_bucket_size say how "
                                          "much is gathered ahead"),

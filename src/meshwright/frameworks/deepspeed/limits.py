@@ -34,8 +34,8 @@ _BEFORE_16 = ("0.14", "0.15")
 _BEFORE_17 = (*_BEFORE_16, "0.16")
 _BEFORE_19 = (*_BEFORE_17, "0.17", "0.18")
 """Releases without AutoTP, without Ulysses, and without AutoEP but with MiCS."""
-_SHARDS = ("shard groups {groups} of optimizer state, gradients and parameters are neither all {ranks} ranks nor a "
-           "zero_hpz_partition_size that divides them")
+SHARDS = ("shard groups {groups} of optimizer state, gradients and parameters are neither all {ranks} ranks nor a "
+          "zero_hpz_partition_size that divides them")
 _ABSENT = "DeepSpeed {release} has no key for {knob}"
 
 
@@ -60,7 +60,7 @@ def _experts_hpz(plan: Planned) -> Values | None:
     return values_if(plan.ep > 1 and 1 < hpz < optimizer, hpz=hpz)
 
 
-def _shards(plan: Planned) -> Values | None:
+def shards(plan: Planned) -> Values | None:
     """All ranks, or all but the weights (hpZ)."""
     ranks, (optimizer, gradient, parameter) = plan.ranks, plan.shards
     whole = list(plan.shards) in ([1, 1, 1], [ranks, 1, 1], [ranks, ranks, 1], [ranks, ranks, ranks])
@@ -71,7 +71,7 @@ def _shards(plan: Planned) -> Values | None:
 def _mics_shards(plan: Planned) -> Values | None:
     """All ranks, or all but the weights, or in stage 3 any divisor (MiCS)."""
     optimizer, gradient, parameter = plan.shards
-    return None if 1 < optimizer == gradient == parameter and plan.ranks % optimizer == 0 else _shards(plan)
+    return None if 1 < optimizer == gradient == parameter and plan.ranks % optimizer == 0 else shards(plan)
 
 
 _RULES = (
@@ -96,8 +96,8 @@ _RULES = (
     Rule("offload-optimizer", "You are using ZeRO-Offload with a client provided optimizer ({optimizer}) which in most cases will "
          "yield poor performance. Please either use deepspeed.ops.adam.DeepSpeedCPUAdam or set an optimizer in your ds-config",
          lambda plan: plan.layout.offload and plan.optimizer != "adamw", "start"),
-    Rule("shards", _SHARDS, _shards, "never", releases=("0.19",)),
-    Rule("shards", _SHARDS + " nor a mics_shard_size", _mics_shards, "never", releases=_BEFORE_19),
+    Rule("shards", SHARDS, shards, "never", releases=("0.19",)),
+    Rule("shards", SHARDS + " nor a mics_shard_size", _mics_shards, "never", releases=_BEFORE_19),
     Rule("mics-experts", "MiCS shards no experts", lambda plan: plan.zero == 3 and plan.shards[0] < plan.ranks and plan.moe,
          "never", releases=_BEFORE_19),
     Rule("tensor-stage-3", "Currently, the compatibility between 'autotp' and 'zero_stage = 3' has not been validated",

@@ -96,7 +96,7 @@ def interpret(source: Source, given: Given, release: str) -> Reading:
     cp = values.degree("sequence_parallel_size")
     ep = values.degree("expert_parallel.autoep_size") if values.bool("expert_parallel.enabled") else 1
     etp = values.degree("expert_parallel.expert_tensor_parallel_size") if ep > 1 else 1
-    devices = given.num_devices or source.devices or _one_node(source)
+    devices = given.num_devices or source.devices or one_node(source)
     dp = _replicas(values, devices, tp * cp)
     batch = batch_of(values, dp)
     layout = None
@@ -106,7 +106,7 @@ def interpret(source: Source, given: Given, release: str) -> Reading:
             tensor_parallel=tp, context_parallel=cp, context_kind="ulysses" if cp > 1 else "ring", data_parallel=dp,
             expert_parallel=ep, expert_tensor_parallel=etp,
             microbatch_sequences=batch.microbatch or 1, num_microbatches=batch.accumulation or 1,
-            recompute=Full() if _recomputes(values) else NoRecompute(), offload=offload_of(values), overlap=_overlap(values),
+            recompute=Full() if _recomputes(values) else NoRecompute(), offload=offload_of(values), overlap=overlap_of(values),
         ), shards_of(values, dp * cp))
     said = Said(
         devices=None if dp is None else dp * tp * cp, global_batch_sequences=batch.batch, sequence_tokens=_length(values),
@@ -136,12 +136,12 @@ def _note_batch(values: Values, source: Source, batch: BatchSaid, dp: int) -> No
     )
 
 
-def _one_node(source: Source) -> int | None:
+def one_node(source: Source) -> int | None:
     """Devices of a launcher that is told of no other node."""
     from meshwright.documents.launch import LaunchDocument
 
     scripts = [document for document in source.documents if isinstance(document, LaunchDocument)]
-    several = {"num-nodes", "nnodes", "hostfile", "H", "num-machines"}
+    several = {"num-nodes", "nnodes", "hostfile", "H", "num-machines", "NNODES"}
     alone = scripts and not several & set(scripts[-1].shell.launch.launcher_options)
     return source.devices_per_node if alone and source.nodes is None else None
 
@@ -167,7 +167,7 @@ def _recomputes(values: Values) -> bool:
     return values.bool("--gradient_checkpointing") or values.bool("--activation_checkpointing")
 
 
-def _overlap(values: Values) -> Overlap:
+def overlap_of(values: Values) -> Overlap:
     """Gradients and, in stage 3, parameters."""
     grad = overlaps_of(values)
     return Overlap(
