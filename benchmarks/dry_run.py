@@ -67,8 +67,8 @@ all activations in flight; at the loss 12 bytes a logit (FP32 log-softmax, the g
 |---|---:|---:|---:|---:|---:|---|"""
 REASONS = """
 Why they differ: a first micro-batch has no gradients yet when activations are most, and the cost model counts them; messages of
-sharded parameters (a unit's gather and reduce-scatter buffers, of the ends most) are temporary memory that the cost model counts for
-layers.
+sharded parameters (a unit's gather and reduce-scatter buffers, of the ends most) are temporary memory that the cost model counts
+for layers.
 """
 
 

@@ -41,12 +41,13 @@ def most_telling(own: Own, measured: Sequence[int], count: int) -> list[Choice]:
     cov, noise = prior_of(own)
     for index in measured:
         cov = _known(cov, noise, index)
-    start, found, open_ = float(np.trace(cov)), [], set(range(len(noise))) - set(measured)
-    while open_ and len(found) < count and start > 0.0:
+    found: list[Choice] = []
+    start, left = float(np.trace(cov)), sorted(set(range(len(noise))) - set(measured))
+    while left and len(found) < count and start > 0.0:
         gains = np.square(cov).sum(axis=1) / (np.diag(cov) + noise)
-        best = max(sorted(open_), key=lambda index: gains[index])
+        best = max(left, key=lambda index: float(gains[index]))
         cov = _known(cov, noise, best)
-        open_.remove(best)
+        left.remove(best)
         found.append(Choice(index=best, left_ratio=float(np.sqrt(max(np.trace(cov), 0.0) / start))))
     return found
 

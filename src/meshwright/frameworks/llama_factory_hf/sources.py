@@ -15,7 +15,7 @@ from meshwright.documents.opening import JSON, YAML, open_source
 from meshwright.documents.source import UNKNOWN, Setting, Source
 from meshwright.errors import InputError, Message
 from meshwright.frameworks.deepspeed.reading import one_node
-from meshwright.readers.safe import parse_yaml
+from meshwright.readers.safe_yaml import parse_yaml
 
 if TYPE_CHECKING:
     from meshwright.documents.shell_launch import Word
