@@ -25,7 +25,7 @@ __all__ = ["GROUP", "File", "Framework", "Limit", "Options", "default_for", "fra
 GROUP = "meshwright.frameworks"
 _NAMES = (
     "megatron", "bridge", "megatron-deepspeed", "deepspeed", "chatlearn", "mindspeed-core-ms", "mindformers", "mindspeed-llm",
-    "nanotron", "picotron", "torchtitan", "accelerate",
+    "nanotron", "picotron", "torchtitan", "accelerate", "verl-megatron", "verl-fsdp",
 )
 """Those of this package; the same names stand in pyproject.toml."""
 
