@@ -33,6 +33,8 @@ RUNNERS = {
     "chatlearn": "chatlearn_yaml.py",
     "megatron-deepspeed": "megatron_deepspeed_flags.py",
     "megatron-bridge": "bridge_config.py",
+    "verl": "verl_hydra.py",
+    "verl-old": "verl_hydra.py",
 }
 BESIDE = {"megatron-bridge": "MESHWRIGHT_MEGATRON_BRIDGE_CORE"}  # a second checkout: Megatron-LM main
 Case = dict[str, typing.Any]

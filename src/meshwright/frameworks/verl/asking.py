@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from meshwright.documents.source import UNKNOWN
-from meshwright.frameworks.verl.keys import ACTOR, MCORE, REFERENCE, ROLLOUT, Places
+from meshwright.frameworks.verl.keys import ACTOR, DP, MCORE, REFERENCE, ROLLOUT, Places
 from meshwright.frameworks.verl.reading import DEFAULTS
-from meshwright.frameworks.verl.sources import is_sft
+from meshwright.frameworks.verl.sources import engine_of, is_sft, lost
 
 if TYPE_CHECKING:
     from meshwright.documents.source import Setting
@@ -30,6 +30,12 @@ class Asked(Struct, frozen=True):
     def is_rl(self) -> bool:
         """Whether the files are of ``main_ppo``."""
         return not is_sft(self.reading.source)
+
+    @property
+    def is_its_own(self) -> bool:
+        """Whether the files choose this engine, or none, and say what it does."""
+        own = MCORE if self.is_megatron else DP
+        return engine_of(self.reading.source) in {"", own} and not lost(self.reading.source)
 
     @property
     def is_megatron(self) -> bool:

@@ -26,7 +26,7 @@ def asks(section: str, find: Callable[[Asked], Iterator[Values]], *, tuning: boo
 
     def found(reading: Reading, case: Case | None) -> Iterator[Values]:
         asked = Asked(reading, section)
-        if asked.is_rl or tuning:
+        if (asked.is_rl or tuning) and asked.is_its_own:
             yield from find(asked)
 
     return found

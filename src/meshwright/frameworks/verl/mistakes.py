@@ -56,7 +56,9 @@ def hydra_checks(name: str, surface: Surface, added: frozenset[str]) -> tuple[Mi
         for setting, prefix in _words(reading):
             section, _, field = setting.key.rpartition(".")
             owner = _CLASSES.get(section)
-            if prefix and owner and surface.find(setting.key, reading.version) is None:
+            if prefix and owner and surface.find(setting.key, reading.version) is None and not surface.inside(
+                setting.key, reading.version
+            ):
                 yield at(setting, None, key=field, owner=owner)
 
     return (
@@ -72,7 +74,9 @@ def hydra_checks(name: str, surface: Surface, added: frozenset[str]) -> tuple[Mi
 _CLASSES = {
     "actor_rollout_ref.actor": "ActorConfig", "actor_rollout_ref.actor.megatron": "McoreEngineConfig",
     "actor_rollout_ref.actor.fsdp_config": "FSDPEngineConfig", "engine": "EngineConfig",
-    "actor_rollout_ref.rollout": "RolloutConfig",
+    "actor_rollout_ref.rollout": "RolloutConfig", "actor_rollout_ref.actor.policy_loss": "PolicyLossConfig",
+    "actor_rollout_ref.actor.checkpoint": "CheckpointConfig", "actor_rollout_ref.rollout.agent": "AgentLoopConfig",
+    "actor_rollout_ref.rollout.checkpoint_engine": "CheckpointEngineConfig",
 }
 """Section -> the dataclass that it becomes."""
 

@@ -11,7 +11,7 @@ from meshwright.frameworks.compose import Values, world_of
 from meshwright.frameworks.settings import Given, Reading, Said
 from meshwright.frameworks.verl.batch import sequences_under
 from meshwright.frameworks.verl.keys import DP, MCORE, ROLLOUT, Places
-from meshwright.frameworks.verl.sources import engine_of, is_sft
+from meshwright.frameworks.verl.sources import engine_of, is_sft, lost
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,7 +68,12 @@ def interpret(
     places = Places("" if tuning else section)
     step = Step(places, _world(values, given, tuning), _samples(values, given, tuning), _sequence(values, given, tuning))
     layout = None
-    if chosen and chosen != engine:
+    if arrays := lost(source):
+        values.refuse(
+            "verl.arguments", "the words in {arrays} are only known when the job runs, and the policy's keys are among them: give "
+            'what the script decides by as --arguments "NAME=value"', arrays=", ".join(f"${name}" for name in arrays),
+        )
+    elif chosen and chosen != engine:
         key = "engine" if tuning else "model_engine"
         values.refuse(
             "verl.engine", "the files choose the engine {engine}{instead}", engine=chosen,

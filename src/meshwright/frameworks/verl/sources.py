@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -14,8 +14,9 @@ from meshwright.documents.launch import LaunchDocument
 from meshwright.documents.opening import is_script, open_source
 from meshwright.documents.source import UNKNOWN, Setting, Source
 from meshwright.errors import InputError
+from meshwright.frameworks.owners import knows
 from meshwright.frameworks.tables import rows
-from meshwright.frameworks.verl.keys import DP, MCORE, SFT_PROGRAM
+from meshwright.frameworks.verl.keys import DP, MCORE
 from meshwright.readers.safe import parse_yaml
 
 if TYPE_CHECKING:
@@ -46,6 +47,14 @@ class Hydra(Struct, frozen=True):
         return self.inner.text
 
     @property
+    def unknown(self) -> tuple[str, ...]:
+        """Arrays and variables of a command line that hold whole words which only the run knows."""
+        if not isinstance(self.inner, LaunchDocument):
+            return ()
+        words = (word for word in self.inner.shell.launch.arguments if not word.known and "=" not in word.part.plain)
+        return tuple(dict.fromkeys(name for word in words for name in word.part.unknowns))
+
+    @property
     def is_script(self) -> bool:
         """Whether its keys are words of a command line."""
         return isinstance(self.inner, LaunchDocument)
@@ -74,8 +83,12 @@ def added_keys(package: str) -> frozenset[str]:
     return frozenset(row["key"] for row in rows(package, "surface.csv") if row["added"])
 
 
-def opener(added: Collection[str]) -> Callable[[Sequence[File]], Source]:
-    """How files are opened where some keys must be added: the words of a script win over YAML, wherever it stands."""
+def opener(package: str) -> Callable[[Sequence[File]], Source]:
+    """How files of a back end are opened: the words of a script win over YAML, wherever it stands.
+
+    A key that no YAML has and that stands there with ``+`` is the user's own: nothing is read of it here.
+    """
+    added, known = added_keys(package), frozenset(row["key"] for row in rows(package, "surface.csv"))
 
     def open_files(files: Sequence[File]) -> Source:
         source = open_source(sorted(files, key=lambda file: is_script(file.path)))
@@ -84,7 +97,9 @@ def opener(added: Collection[str]) -> Callable[[Sequence[File]], Source]:
             if isinstance(setting.value, str) and "${" in setting.value:
                 settings[key] = replace(setting, value=_resolved(setting.value, settings))
         remarks = tuple(remark for remark in source.remarks if remark.id != "source.twice")
-        documents = tuple(Hydra(each, frozenset(added)) for each in source.documents)
+        documents = tuple(Hydra(each, added) for each in source.documents)
+        own = {key for each in documents for key, prefix in each.prefixes.items() if prefix != "~" and not knows(known, key)}
+        settings = {key: setting for key, setting in settings.items() if key not in own}
         return replace(source, documents=documents, settings=settings, remarks=remarks)
 
     return open_files
@@ -122,9 +137,12 @@ def is_sft(source: Source) -> bool:
     return "actor_rollout_ref" not in sections and bool(sections & {"engine", "optim"})
 
 
-def is_verl(source: Source) -> bool:
-    """Whether a launch starts one of verl's trainers, as far as it can be told."""
-    return not source.program or source.program.startswith("verl.") or "main_ppo" in source.program or SFT_PROGRAM in source.program
+def lost(source: Source) -> tuple[str, ...]:
+    """Arrays that only the run knows, where the files have no key of the policy or its engine beside them."""
+    section = "engine." if is_sft(source) else "actor_rollout_ref.actor."
+    if any(key.startswith(section) for key in source.settings):
+        return ()
+    return tuple(name for document in source.documents if isinstance(document, Hydra) for name in document.unknown)
 
 
 def engine_of(source: Source) -> str:
