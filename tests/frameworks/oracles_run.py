@@ -35,6 +35,8 @@ RUNNERS = {
     "megatron-deepspeed": "megatron_deepspeed_flags.py",
     "megatron-bridge": "bridge_config.py",
     "llama-factory": "llama_factory_yaml.py",
+    "verl": "verl_hydra.py",
+    "verl-old": "verl_hydra.py",
 }
 BESIDE = {"megatron-bridge": "MESHWRIGHT_MEGATRON_BRIDGE_CORE"}  # a second checkout: Megatron-LM main
 Case = dict[str, typing.Any]

@@ -14,7 +14,7 @@ from meshwright.frameworks import Options, framework, frameworks
 from meshwright.frameworks.manual import bindings
 from meshwright.frameworks.variables import habits
 
-WRITES_SCRIPTS = ("train.sh", "launch.sh", "msrun.sh")
+WRITES_SCRIPTS = ("train.sh", "launch.sh", "msrun.sh", "run.sh")
 
 
 @pytest.mark.parametrize("nodes", [1, 2])

@@ -18,6 +18,8 @@ CONTRACT = [
     "megatron-deepspeed",
     "deepspeed",
     "chatlearn",
+    "verl-megatron",
+    "verl-fsdp",
     "mindspeed-core-ms",
     "mindformers",
     "mindspeed-llm",

@@ -184,13 +184,19 @@ def _launch_of(command: Command, headers: Mapping[str, Word]) -> tuple[int, Laun
             rest = words[index + 1 :]
             if not launcher.verb or (rest and rest[0].text == launcher.verb):
                 return 3, _launched(command, name, rest[1:] if launcher.verb else rest, words[:index], headers)
-        if _PYTHON.fullmatch(name) or (not word.known and index + 1 < len(words) and words[index + 1].text.endswith(".py")):
+        if _PYTHON.fullmatch(name) or (not word.known and _runs(words[index + 1 : index + 3])):
             return _python(command, words[index + 1 :], words[:index], headers)
         if name.endswith(".py") and index == 0:
             return 1, _plain(command, "python", word, words[1:], (), headers)
         if name in ("bash", "sh") and index + 1 < len(words) and not words[index + 1].text.startswith("-"):
             return 0, _plain(command, "bash", words[index + 1], words[index + 2 :], words[:index], headers)
     return None
+
+
+def _runs(words: Sequence[Word]) -> bool:
+    """Whether words behind an unknown one (an array that branches fill in different ways) are what Python runs."""
+    texts = [word.text for word in words if word.known]
+    return bool(texts) and (texts[0].endswith(".py") or (texts[0] == "-m" and "." in "".join(texts[1:])))
 
 
 def _python(

@@ -275,14 +275,16 @@ class State(Struct):
 
 
 def same(left: Value | None, right: Value | None) -> bool:
-    """Whether two values read the same and are wholly known."""
+    """Whether two values read the same and are wholly known, or are one value: parts of an array that no branch touched."""
+    if left is right:
+        return True
     if isinstance(left, Text) and isinstance(right, Text):
         return left.plain == right.plain and left.known and right.known
     if isinstance(left, list) and isinstance(right, list):
         return len(left) == len(right) and all(map(same, left, right))
     if isinstance(left, dict) and isinstance(right, dict):
         return left.keys() == right.keys() and all(same(left[key], right[key]) for key in left)
-    return left is None and right is None
+    return False
 
 
 def merge(state: State, branches: Sequence[State], line: int) -> None:

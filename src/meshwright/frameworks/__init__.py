@@ -25,8 +25,8 @@ __all__ = ["GROUP", "File", "Framework", "Limit", "Options", "default_for", "fra
 GROUP = "meshwright.frameworks"
 _NAMES = (
     "megatron", "bridge", "megatron-deepspeed", "deepspeed", "chatlearn", "mindspeed-core-ms", "mindformers", "mindspeed-llm",
-    "nanotron", "picotron", "torchtitan", "accelerate", "llama-factory-hf",
-    "llama-factory-megatron",
+    "nanotron", "picotron", "torchtitan", "accelerate", "llama-factory-hf", "llama-factory-megatron", "verl-megatron",
+    "verl-fsdp",
 )
 """Those of this package; the same names stand in pyproject.toml."""
 
