@@ -17,7 +17,7 @@ from meshwright.errors import InputError
 from meshwright.frameworks.owners import knows
 from meshwright.frameworks.tables import rows
 from meshwright.frameworks.verl.keys import DP, MCORE
-from meshwright.readers.safe import parse_yaml
+from meshwright.readers.safe_yaml import parse_yaml
 
 if TYPE_CHECKING:
     from meshwright.documents.source import Document
