@@ -72,7 +72,8 @@ def test_products_that_hide_messages_and_exchanges_at_once_give_no_share():
     case = small_case(
         "deepseek-v3", "ascend-910b", layers=6, devices=16, batch=12, sequence=2048, implementation="mindspore-cells-unfused",
     )
-    case = replace(case, cluster=replace(case.cluster, scale_up_devices=1))
+    slow = replace(case.cluster.network, bytes_per_s=case.cluster.network.bytes_per_s / 10.0)
+    case = replace(case, cluster=replace(case.cluster, scale_up_devices=1, network=slow))
     space, overlap = make_space(case, EVERYTHING, 16, parse_pins({})), Overlap(tensor=True, expert=True)
     assert _shares(space, overlap).min() < 0.999
     assert _meshes_over_pairs(space, overlap).max() <= 1.0 / ROUNDED

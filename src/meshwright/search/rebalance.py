@@ -138,7 +138,16 @@ def _chosen(
     pairs = zip_longest(_first(simulated, SIMULATED), _first(fitting, BASES))
     fits = {_pipeline(bases[0]): bases for pair in pairs for bases in reversed(pair) if bases}
     fits |= {_pipeline(bases[0]): bases for bases in _first(risky, RISKY) if _pipeline(bases[0]) not in fits}
-    return [*fits.values(), *(each for band in faster for each in _first(band, NEAR, _unchunked))]
+    return [*fits.values(), *(own for band in faster for bases in _first(band, NEAR, _unchunked) for own in _apart(bases))]
+
+
+def _apart(bases: Sequence[Layout]) -> Iterator[list[Layout]]:
+    """The layouts of each pipeline: what came first and what needs least memory may be cut into other numbers of chunks, and filled
+    anew either may be the faster one."""
+    own: dict[Layout, list[Layout]] = {}
+    for each in bases:
+        own.setdefault(_pipeline(each), []).append(each)
+    yield from own.values()
 
 
 def _first(
