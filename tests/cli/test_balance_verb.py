@@ -371,7 +371,7 @@ def test_nothing_at_all(cli, tmp_path):
 
 
 def test_an_interrupt_leaves_what_was_solved(cli, tmp_path, monkeypatch):
-    from meshwright.search import balance as package
+    from meshwright.search.balance import solve as package
 
     solve, calls = package.balance, []
 
@@ -409,7 +409,7 @@ def test_all_numbers_of_virtual_stages_share_the_time(cli, tmp_path, monkeypatch
         now[0] += 20.0 if problem.chunks == 3 else 0.5 * time_limit_s
         return balance(problem, objective=objective, time_limit_s=0.1)
 
-    monkeypatch.setattr("meshwright.search.balance.balance", solve)
+    monkeypatch.setattr("meshwright.search.balance.solve.balance", solve)
     monkeypatch.setattr("meshwright.api.verbs.balance.time.monotonic", lambda: now[0])
     asked = ("balance", ls1(tmp_path, body=SMALL_BODY), *SMALL, "--json")
     found = cli(*asked, "--virtual-stages", "1,2,3,4", "--time-limit", "12").json

@@ -218,7 +218,7 @@ def edited() -> Any:
 
 def nearest() -> list[Any]:
     one = Some(field="tensor_parallel", before=False, after=(), why="it has none")
-    plan = Some(changes=[one], estimate=estimate(), memory_change_bytes=2.0 * GIB, step_change_ratio=0.0312)
+    plan = Some(changes=[one], estimate=estimate(), memory_change_bytes=2.0 * GIB, step_change_ratio=0.0312, faster=None)
     less = Some(**{**vars(plan), "memory_change_bytes": -2.0 * GIB, "step_change_ratio": -0.01})
     return [*edits.nearest_report(plan), *edits.nearest_report(less), *edits.nearest_report(Some(changes=[]))]
 

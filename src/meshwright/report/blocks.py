@@ -22,7 +22,7 @@ DIFFERENCE = "Difference"
 UNITS: Mapping[Callable[..., str], str] = {
     spelt.seconds: "s", spelt.gib: "bytes", spelt.bare_gib: "bytes", spelt.percent: "ratio", spelt.signed: "ratio",
     spelt.chance: "ratio", spelt.narrow_chance: "ratio", spelt.integer: "count", spelt.count: "count", spelt.about: "count",
-    spelt.rate: "per_s",
+    spelt.rate: "per_s", spelt.speed: "per_s",
 }
 """How a value is spelled -> the unit that it has before."""
 

@@ -173,7 +173,7 @@ def engine_mistakes(section: str) -> tuple[Mistake, ...]:
         Mistake("misspelt", "{key} is taken unseen, and no field of the transformer's configuration is called so{hint}",
                 asks(section, _misspelt, tuning=True), "warning", f"{_MEGATRON} _build_tf_config"),
         Mistake("connections", "CUDA_DEVICE_MAX_CONNECTIONS is {value}: Megatron-Core wants 1 for tensor and context parallelism",
-                asks(section, _connections, tuning=True), "advice", "verl examples/grpo_trainer/run_qwen3_8b_megatron.sh"),
+                asks(section, _connections, tuning=True), "advice", "verl, the examples of its GRPO trainer for Megatron"),
         Mistake("remove-padding", "When using sequence parallelism for actor/ref policy, you must enable "
                 "`use_remove_padding`.{late}", asks(section, _padding, tuning=True),
                 source="verl/workers/config/actor.py FSDPActorConfig.validate"),

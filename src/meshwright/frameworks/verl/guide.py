@@ -10,6 +10,7 @@ from meshwright.frameworks.manual import Blank, Manual, Switch, Variable, start_
 from meshwright.frameworks.verl.batch import cap_for, longest_tokens, responses_for, samples_of
 from meshwright.frameworks.verl.keys import MCORE, is_tuning
 from meshwright.frameworks.verl.rollout import UTILIZATION
+from meshwright.words import percent
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
@@ -96,5 +97,6 @@ def _assumed(engine: str, case: Case, layout: Layout) -> tuple[str, ...]:
         f"A sample is a prompt and its response: {longest // 4} + {longest - longest // 4} tokens; only the sum matters to the "
         "plan.",
         "Predicted is the policy's update. Rollout, log-probabilities, rewards and the exchange of weights are not: the engine "
-        f"gets {UTILIZATION:.0%} of each GPU while the trainer's state waits on the host, and sleeps while the policy is trained.",
+        f"gets {percent(UTILIZATION, 0)} of each GPU while the trainer's state waits on the host, and sleeps while the policy is "
+        "trained.",
     )

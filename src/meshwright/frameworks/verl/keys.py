@@ -1,4 +1,7 @@
-"""Where verl's two trainers keep what a layout says: the policy of ``main_ppo``, and the engine of ``sft_trainer``."""
+"""Where verl's two trainers keep what a layout says: the policy of ``main_ppo``, and the engine of ``sft_trainer``.
+
+Source: docs/sources.md#verl.
+"""
 
 from __future__ import annotations
 
