@@ -49,6 +49,12 @@ def test_arguments_and_extra_fields_are_read():
     assert (reading.said.task, reading.said.sequence_tokens, reading.said.devices) == ("sft", 4096, 8)
 
 
+def test_a_number_that_is_none_is_said_once_and_by_its_own_name():
+    reading = read(NAME, train(per_device_train_batch_size=0), launch())
+    said = [each.words for each in reading.messages if each.id == "setting.degree"]
+    assert said == ["per_device_train_batch_size is 0: at least 1 is expected"]
+
+
 def test_what_is_not_said_is_lora_of_eight_samples_over_all_devices():
     bare = train(without=("finetuning_type", "per_device_train_batch_size", "gradient_accumulation_steps", "cutoff_len"))
     reading = read(NAME, bare, launch("stage=sft"))

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 FEW = 12
 """Own runs up to which the next one to measure is searched for: with more, `tune` is what chooses."""
 FIRST, BETWEEN = 3, 1000
-"""Rows without a result that are named as the ones to measure; of so many, the first of the file."""
+"""Rows without a result that are named as the ones to measure; of so many, the first of the file. Our judgement."""
 
 
 class ToMeasure(Value, frozen=True, kw_only=True):

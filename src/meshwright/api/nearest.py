@@ -20,7 +20,7 @@ MAX_EDITS = 4
 SEARCHED = 50
 """Plans of the framework's own search that are looked through where so few knobs do not help."""
 FAR = 1.25
-"""A plan is told of beside the nearest one where the nearest takes so many times its step."""
+"""A plan is told of beside the nearest one where the nearest takes so many times its step. Our judgement."""
 FOLLOWS = "follows from the other changes"
 FOLLOWING = {"data_parallel", "num_microbatches", "overlap"}
 """Keys of a layout that no knob is: what is left of the devices and the batch, and what the framework does by itself."""

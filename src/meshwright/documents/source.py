@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Final, Protocol
 
-from msgspec import field
+from msgspec import Struct, field
 
 from meshwright.value import Value
 
@@ -74,6 +74,22 @@ class Document(Protocol):
 
         Errors: ``InputError`` where a key cannot be changed in place.
         """
+
+
+class Around(Struct, frozen=True):
+    """A document whose keys go by other names; what derives from it says by which."""
+
+    inner: Document
+
+    @property
+    def path(self) -> str:
+        """As the user gave it."""
+        return self.inner.path
+
+    @property
+    def text(self) -> str:
+        """As it was read."""
+        return self.inner.text
 
 
 class Source(Value, frozen=True, kw_only=True):

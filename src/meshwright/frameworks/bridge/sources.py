@@ -8,19 +8,16 @@ from dataclasses import replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
 from meshwright.documents.naming import started
 from meshwright.documents.opening import PYTHON, is_script, open_source
 from meshwright.documents.overrides import OverrideDocument
-from meshwright.documents.source import Setting, Source
+from meshwright.documents.source import Around, Setting, Source
 from meshwright.errors import InputError, Message
 from meshwright.frameworks.bridge.recipes import NESTED, canonical, spelled
 from meshwright.frameworks.bridge.teacher import SHARED, TEACHER, taught
 from meshwright.readers.safe_yaml import parse_yaml
 
 if TYPE_CHECKING:
-    from meshwright.documents.source import Document
     from meshwright.frameworks.base import File
 
 RESET = frozenset({
@@ -68,20 +65,8 @@ def lacks_program(source: Source) -> Message | None:
     return Message("import.program-file", words, {"program": found[0]}, path=found[1])
 
 
-class Sectioned(Struct, frozen=True):
+class Sectioned(Around, frozen=True):
     """A document whose fields ``model.transformer.x`` (main's models that are no providers) are ``model.x``."""
-
-    inner: Document
-
-    @property
-    def path(self) -> str:
-        """As the user gave it."""
-        return self.inner.path
-
-    @property
-    def text(self) -> str:
-        """As it was read."""
-        return self.inner.text
 
     def settings(self) -> Mapping[str, Setting]:
         """Those of the document, by the names that providers have for them."""

@@ -7,12 +7,10 @@ from dataclasses import replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
 from meshwright.documents.launch import LaunchDocument
 from meshwright.documents.naming import launches, name_of
 from meshwright.documents.opening import JSON, YAML, open_source
-from meshwright.documents.source import UNKNOWN, Setting, Source
+from meshwright.documents.source import UNKNOWN, Around, Setting, Source
 from meshwright.errors import InputError, Message
 from meshwright.frameworks.deepspeed.reading import one_node
 from meshwright.readers.safe_yaml import parse_yaml
@@ -34,21 +32,10 @@ _OF_DEEPSPEED = {
 """Keys that tell whose file it is."""
 
 
-class Prefixed(Struct, frozen=True):
+class Prefixed(Around, frozen=True):
     """A document of an engine, with a prefix before its keys."""
 
-    inner: Document
     prefix: str
-
-    @property
-    def path(self) -> str:
-        """As the user gave it."""
-        return self.inner.path
-
-    @property
-    def text(self) -> str:
-        """As it was read."""
-        return self.inner.text
 
     def settings(self) -> Mapping[str, Setting]:
         """Those of the document under the longer keys."""
@@ -61,20 +48,8 @@ class Prefixed(Struct, frozen=True):
         return self.inner.changed({key.removeprefix(self.prefix): value for key, value in edits.items()})
 
 
-class Words(Struct, frozen=True):
+class Words(Around, frozen=True):
     """A launch script whose flags are keys without their dashes, and whose words are what YAML makes of them."""
-
-    inner: LaunchDocument
-
-    @property
-    def path(self) -> str:
-        """As the user gave it."""
-        return self.inner.path
-
-    @property
-    def text(self) -> str:
-        """As it was read."""
-        return self.inner.text
 
     def settings(self) -> Mapping[str, Setting]:
         """Flags and overrides by the names of the arguments."""

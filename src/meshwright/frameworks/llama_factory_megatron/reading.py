@@ -37,7 +37,9 @@ def interpret(source: Source, given: Given, release: str) -> Reading:
             key="train.global_batch_size", value=batch, file=_file_of(source))})
     reading = interpret_fields(fields, given, BELOW)
     own = _uneven(values, batch, reading)
-    messages = (*values.messages, *own, *(each for each in reading.messages if not (own and each.id == "import.microbatches")))
+    known = {(each.id, each.path) for each in values.messages}  # what an argument is at fault for, its field is, too
+    told = (each for each in reading.messages if (each.id, each.path) not in known)
+    messages = (*values.messages, *own, *(each for each in told if not (own and each.id == "import.microbatches")))
     said = replace(reading.said, task=task_of(values), sequence_tokens=_tokens(values))
     return replace(
         reading, framework=NAME, version=release, source=source, said=said, messages=messages,

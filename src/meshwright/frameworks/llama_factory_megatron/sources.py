@@ -8,15 +8,12 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
-from meshwright.documents.source import Setting, Source
+from meshwright.documents.source import Around, Setting, Source
 from meshwright.errors import InputError
 from meshwright.frameworks.llama_factory_hf.sources import open_files as open_all
 from meshwright.readers.safe import parse_json
 
 if TYPE_CHECKING:
-    from meshwright.documents.source import Document
     from meshwright.frameworks.base import File
 
 TEXT = "extra_config"
@@ -41,20 +38,8 @@ DEFAULTS: Mapping[str, object] = {
 """Arguments that decide a layout where nobody says them."""
 
 
-class Opened(Struct, frozen=True):
+class Opened(Around, frozen=True):
     """A document whose ``extra_config`` is open."""
-
-    inner: Document
-
-    @property
-    def path(self) -> str:
-        """As the user gave it."""
-        return self.inner.path
-
-    @property
-    def text(self) -> str:
-        """As it was read."""
-        return self.inner.text
 
     def settings(self) -> Mapping[str, Setting]:
         """Those of the document, and the fields that the text of ``extra_config`` names."""

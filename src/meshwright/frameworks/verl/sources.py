@@ -8,11 +8,9 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
 from meshwright.documents.launch import LaunchDocument
 from meshwright.documents.opening import is_script, open_source
-from meshwright.documents.source import UNKNOWN, Setting, Source
+from meshwright.documents.source import UNKNOWN, Around, Setting, Source
 from meshwright.errors import InputError
 from meshwright.frameworks.owners import knows
 from meshwright.frameworks.tables import rows
@@ -20,7 +18,6 @@ from meshwright.frameworks.verl.keys import DP, MCORE
 from meshwright.readers.safe_yaml import parse_yaml
 
 if TYPE_CHECKING:
-    from meshwright.documents.source import Document
     from meshwright.frameworks.base import File
     from meshwright.frameworks.surface import Surface
 
@@ -29,22 +26,11 @@ _REFERENCE = re.compile(r"\$\{(?:oc\.select:)?([\w.]+)(?:,([^{}]*))?\}")
 _WORD = re.compile(r"(\+{1,2}|~)([A-Za-z_][\w.@/-]*)(?:=.*)?", re.DOTALL)
 
 
-class Hydra(Struct, frozen=True):
+class Hydra(Around, frozen=True):
     """A script of Hydra's words, or a tree: what no YAML of verl has is added with ``+``."""
 
-    inner: Document
     added: frozenset[str]
     """Keys that must be added."""
-
-    @property
-    def path(self) -> str:
-        """As the user gave it."""
-        return self.inner.path
-
-    @property
-    def text(self) -> str:
-        """As it was read."""
-        return self.inner.text
 
     @property
     def unknown(self) -> tuple[str, ...]:
