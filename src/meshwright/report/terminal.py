@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.cells import cell_len
+from rich.measure import Measurement
 from rich.padding import Padding
 from rich.table import Table as RichTable
 from rich.text import Text
@@ -197,13 +198,33 @@ class _Chosen(Value, frozen=True):
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """The table of a width, then its notes."""
-        room = options.update(max_width=10 * options.max_width)
+        least = _least_widths(console, options.update(max_width=10 * options.max_width), self.table)
         for choice in self.table.choices:
-            told = _rich_table(self.table, choice.shown)
             forced = choice.from_width is not None and options.max_width + self.table.indent >= choice.from_width
-            if forced or console.measure(told, options=room).minimum <= options.max_width:
+            if forced or least_width(self.table, [least[place] for place in choice.shown]) <= options.max_width:
                 break
-        yield told
+        yield _rich_table(self.table, choice.shown)
         if choice.notes:
             for note in self.table.notes:
                 yield text_of(note, "dim")
+
+
+def least_width(table: Table, columns: Sequence[int]) -> int:
+    """Columns of a terminal that a table needs whose own columns need so many.
+
+    Holds:   what rich says of the same table (``tests/report/test_views.py``), which measures every cell for every choice twice.
+    """
+    look = LOOKS[table.look]
+    _, right, _, left = Padding.unpack(look["padding"])
+    gap = right + (max(0, left - right) if look.get("collapse_padding") else left) + bool(look["box"])
+    return sum(columns) + (len(columns) - 1) * gap
+
+
+def _least_widths(console: Console, options: ConsoleOptions, table: Table) -> list[int]:
+    """What every column of a table needs without the blanks beside it."""
+    told = _rich_table(table, range(len(table.head)))
+    heads = [[column.header] if told.show_header else [] for column in told.columns]
+    return [
+        max([column.min_width or 1, *(Measurement.get(console, options, each).minimum for each in (*head, *column.cells))])
+        for head, column in zip(heads, told.columns, strict=True)
+    ]

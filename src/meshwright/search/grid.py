@@ -44,12 +44,12 @@ __all__ = ["Bar", "Counts", "Rows", "evaluate_grid", "sequence_parallel"]
 
 WHOLE = 100_000
 """A grid of so few legal layouts is evaluated whole: bounds would take longer than what they leave out."""
-BLOCK_PAIRS, FIRST_PAIRS = 16384, 2048
+BLOCK_PAIRS, FIRST_PAIRS = 16384, 4096
 """Pairs of mesh and micro-batch that are looked at side by side; under a bar few at first, so that there soon is a bar,
 unless one is known before."""
 BLOCK_MESHES = 4096
 """Meshes whose states are made side by side under a bar: bounds their memory."""
-CHUNK_LAYOUTS, FIRST_CHUNK = 32768, 1024
+CHUNK_LAYOUTS, FIRST_CHUNK = 32768, 4096
 """Layouts of a chunk: their temporaries stay in cache. Under a bar the first chunk is short, so that there soon is a bar."""
 
 
