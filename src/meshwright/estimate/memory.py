@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec import Struct
 
+from meshwright.estimate.held_chunks import held_chunks
 from meshwright.perf.activations import piled_bytes
 from meshwright.perf.arrays import Array, Number, array
 from meshwright.perf.schedules import SCHEDULES
@@ -146,7 +146,7 @@ def _uneven_bytes(
     at = columns[first]
     own = (np.broadcast_to(each, uneven.split.shape)[at] for each in (degrees.pipeline_parallel, degrees.virtual_stages))
     counts = np.vstack([m[first], *own, composition.stage.reshape(len(composition.stage), -1)[:, at]]).astype(np.int64)
-    held = _held(settings.schedule, len(counts), counts.tobytes())
+    held = held_chunks(settings.schedule, counts)
     counts_of: list[Array] = []
     saved_of: list[Array] = []
     for treatment, layers in enumerate(uneven.layers):
@@ -181,18 +181,6 @@ def _fullest_moments(counts: list[Array]) -> list[Array]:
     most = int((~beaten).sum(axis=0).max(initial=1))
     first = np.argsort(beaten, axis=0, kind="stable")[:most]
     return [np.take_along_axis(each, first, axis=0) for each in counts]
-
-
-@lru_cache(maxsize=32)
-def _held(schedule: str, rows: int, counts: bytes) -> Array:
-    """``[moment, chunk, row, pair]`` of a schedule for micro-batches, stages of the pipeline, chunks and stage of the rows; the
-    treatments of a search ask the same."""
-    formula = SCHEDULES[schedule].held_until_weight
-    assert formula is not None, "several chunks under a schedule of one"
-    m, pipeline_parallel, chunks, *stage = np.frombuffer(counts, dtype=np.int64).reshape(rows, -1)
-    held = formula(stage=np.stack(stage), num_stages=pipeline_parallel, num_microbatches=m, num_chunks=chunks).astype(np.float64)
-    held.flags.writeable = False
-    return held
 
 
 def held_bytes(case: Case, tensor_bytes: Number) -> Array:
