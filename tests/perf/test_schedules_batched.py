@@ -55,7 +55,7 @@ def test_pipelines_side_by_side_are_each_as_alone(cases, most):
 def test_orders_that_differ_in_operations_alone_are_different():
     first, second = (ORDERS[name](4, 4, num_chunks=1) for name in ("1f1b", "gpipe"))
     assert first != second
-    other = type(first)(
+    other = type(first).of(
         name=first.name, num_microbatches=4, virtual_stage=first.virtual_stage, stages=second.stages, pairs=first.pairs
     )
     assert hash(other) == hash(first)
@@ -114,3 +114,13 @@ def test_what_has_no_order_of_transfers_is_refused():
         simulate(ORDERS["dualpipev"](2, 4, num_chunks=2), **times, rendezvous=True)
     with pytest.raises(AssertionError, match="deadlock"):
         simulate(ORDERS["interleaved"](4, 6, num_chunks=2), **times, rendezvous=True)
+
+
+def test_an_order_that_is_spelled_again_is_the_same():
+    first = ORDERS["interleaved"](4, 8, num_chunks=2)
+    again = type(first).of(
+        name=first.name, num_microbatches=8, virtual_stage=first.virtual_stage, stages=first.stages, pairs=first.pairs
+    )
+    assert again == first
+    assert again is not first
+    assert graph_of(again) is graph_of(first)

@@ -12,7 +12,7 @@ from meshwright.perf.schedules import BACKWARD, BACKWARD_INPUT, FORWARD, ORDERS,
 def spell(order, stage):
     """Kind, microbatch and, with several chunks, chunk: F0 F1 B0 .."""
     tail = (lambda c: "abcd"[c]) if order.num_chunks > 1 else (lambda _: "")
-    return " ".join(f"{'FBIW'[kind]}{m}{tail(c)}" for kind, m, c in order.stages[stage])
+    return " ".join(f"{'FBIW'[kind]}{m}{tail(c)}" for kind, m, c in order.stage(stage))
 
 
 def unit_times(order):

@@ -24,7 +24,7 @@ LETTERS = "FBIW"
 def spell(order, stage):
     """Kind, microbatch and, with several chunks, chunk: F0 F1 B0 .."""
     tail = (lambda c: "abcd"[c]) if order.num_chunks > 1 else (lambda _: "")
-    return " ".join(f"{LETTERS[kind]}{m}{tail(c)}" for kind, m, c in order.stages[stage])
+    return " ".join(f"{LETTERS[kind]}{m}{tail(c)}" for kind, m, c in order.stage(stage))
 
 
 def order_of(name, stages, microbatches, chunks):
@@ -86,16 +86,17 @@ def test_corner_counts_run(name, stages, microbatches):
     assert (bubble == 0.0).all() if stages == 1 else (bubble > 0.0).all()
 
 
+def with_stages(order, stages):
+    """The order with other operations."""
+    return type(order).of(
+        name="x", num_microbatches=order.num_microbatches, virtual_stage=order.virtual_stage, stages=stages, pairs=order.pairs
+    )
+
+
 def test_swapped_operations_deadlock():
     order = order_of("1f1b", 2, 2, 1)
     backward_first = ((FORWARD, 1, 0), (BACKWARD, 1, 0), (FORWARD, 0, 0), (BACKWARD, 0, 0))
-    stalled = type(order)(
-        name="stalled",
-        num_microbatches=2,
-        virtual_stage=order.virtual_stage,
-        stages=(((FORWARD, 0, 0), (BACKWARD, 0, 0), (FORWARD, 1, 0), (BACKWARD, 1, 0)), backward_first),
-        pairs=order.pairs,
-    )
+    stalled = with_stages(order, (((FORWARD, 0, 0), (BACKWARD, 0, 0), (FORWARD, 1, 0), (BACKWARD, 1, 0)), backward_first))
     with pytest.raises(AssertionError, match=r"deadlock: stages \[0, 1\]"):
         unit_times(stalled)
 
@@ -104,21 +105,21 @@ def test_backward_before_its_forward_deadlocks():
     order = order_of("gpipe", 1, 1, 1)
     stages = (((BACKWARD, 0, 0), (FORWARD, 0, 0)),)
     with pytest.raises(AssertionError, match="deadlock: a backward precedes its forward"):
-        unit_times(type(order)(name="x", num_microbatches=1, virtual_stage=order.virtual_stage, stages=stages, pairs=order.pairs))
+        unit_times(with_stages(order, stages))
 
 
 @pytest.mark.parametrize("ops", [((FORWARD, 0, 0),), ((FORWARD, 0, 0), (BACKWARD_INPUT, 0, 0))])
 def test_missing_operations_are_noticed(ops):
     order = order_of("gpipe", 1, 1, 1)
     with pytest.raises(AssertionError):
-        unit_times(type(order)(name="x", num_microbatches=1, virtual_stage=order.virtual_stage, stages=(ops,), pairs=order.pairs))
+        unit_times(with_stages(order, (ops,)))
 
 
 def test_repeated_weight_gradients_are_noticed():
     order = order_of("zb1p", 1, 1, 1)
-    ops = (*order.stages[0], (WEIGHT, 0, 0))
+    ops = (*order.stage(0), (WEIGHT, 0, 0))
     with pytest.raises(AssertionError, match="repeated"):
-        unit_times(type(order)(name="x", num_microbatches=1, virtual_stage=order.virtual_stage, stages=(ops,), pairs=order.pairs))
+        unit_times(with_stages(order, (ops,)))
 
 
 def test_group_of_stages_with_a_short_last_group_stalls_or_deadlocks():

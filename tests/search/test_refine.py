@@ -52,7 +52,7 @@ def test_less_recomputation_is_tried_on_every_mesh_that_fits(tight):
     meshes = [base for base in once.values() if isinstance(base.recompute, Full)][: 30]
     assert len(meshes) > 10
     for base in meshes:
-        able = refining.fitting(space, list(refining._recomputes(space, base)), known=set(), after=0)
+        able = refining.fitting(space, list(refining._recomputes(space, base, refining.selectives(space))), known=set(), after=0)
         assert {each.layout for each in able} <= few | {each.layout for each in pool.best}
 
 

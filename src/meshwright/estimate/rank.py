@@ -154,7 +154,7 @@ def in_flight(layout: Layout, stage: int) -> tuple[int, ...]:
     schedule = SCHEDULES[schedule_of(layout)]
     order = schedule.order(layout.pipeline_parallel, layout.num_microbatches, num_chunks=layout.virtual_stages)
     held, most = [0] * layout.virtual_stages, (0,) * layout.virtual_stages
-    for kind, _, chunk in order.stages[stage]:
+    for kind, _, chunk in order.stage(stage):
         held[chunk] += {FORWARD: 1, BACKWARD: -1, WEIGHT: -1}.get(kind, 0)
         if sum(held) > sum(most):
             most = tuple(held)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 from msgspec import Struct, field
 from msgspec.structs import replace
 
@@ -56,7 +57,9 @@ def refine(space: Space, finalists: Finalists, *, bases: int = BASES, work: Know
     found = around(space, chosen)
     if space.pins.recompute is None:
         others = [base for base in _unlike(best, chunks=False)[:MESHES] if base not in chosen]
-        found = list(dict.fromkeys([*found, *(layout for base in others for layout in _recomputes(space, base))]))
+        selective = selectives(space)
+        more = (layout for base in others for layout in _recomputes(space, base, selective))
+        found = list(dict.fromkeys([*found, *more]))
     return [*best, *fitting(space, found, known={candidate.layout for candidate in best}, after=finalists.seen, work=work)]
 
 
@@ -79,7 +82,7 @@ def _unlike(pool: Sequence[Candidate], *, chunks: bool = True) -> list[Layout]:
 
 def around(space: Space, bases: Sequence[Layout]) -> list[Layout]:
     """Neighbours of some layouts, each once."""
-    tried = Tried()
+    tried = Tried(selective=selectives(space))
     return list(dict.fromkeys(layout for base in bases for layout in variants(space, base, tried)))
 
 
@@ -89,16 +92,20 @@ def fitting(
     """Of some layouts those that fit and are not known yet, evaluated; ``after``: where the enumeration has ended."""
     if not found:
         return []
+    capacity_bytes = space.case.capacity_bytes
     _, mean_s, reserved = price_many(space.case, found, work)
+    own = ((number, found[number]) for number in np.flatnonzero(reserved <= capacity_bytes).tolist())
     return [
-        Candidate(layout=layout, step_s=float(mean_s[i]), reserved_bytes=float(reserved[i]), order=after + i)
-        for i, layout in enumerate(found)
-        if reserved[i] <= space.case.capacity_bytes and layout not in known
+        Candidate(layout=layout, step_s=float(mean_s[number]), reserved_bytes=float(reserved[number]), order=after + number)
+        for number, layout in own if layout not in known
     ]
 
 
 class Tried(Struct):
-    """What was tried around other layouts before."""
+    """What was tried around other layouts before, and what is tried around all."""
+
+    selective: tuple[Selective, ...]
+    """Recomputations of modules, as ``selectives`` lists them."""
 
     plain: set[Layout] = field(default_factory=set)
     """Layouts, as they are without recomputation, whose recomputation was varied."""
@@ -115,7 +122,7 @@ def variants(space: Space, base: Layout, tried: Tried) -> Iterator[Layout]:
         plain = replace(shape, recompute=NoRecompute())
         if pins.recompute is None and plain not in tried.plain:
             tried.plain.add(plain)
-            yield from _recomputes(space, shape)
+            yield from _recomputes(space, shape, tried.selective)
     if pins.shard is None and features.partial_sharding and base.optimizer_shards > 1:
         yield from _shardings(space, base)
     if base.context_parallel > 1 and pins.cp_kind is None:
@@ -136,15 +143,19 @@ def _legal_mesh(space: Space, layout: Layout, tried: Tried) -> bool:
     return tried.meshes[mesh]
 
 
-def _recomputes(space: Space, base: Layout) -> Iterator[Layout]:
+def _recomputes(space: Space, base: Layout, selective: Sequence[Selective]) -> Iterator[Layout]:
     features = space.features
     if "full" in features.recompute and features.recompute_first_layers:
         largest = max(max(row) for row in split_of(space.case, base))
         yield from (replace(base, recompute=Full(layers=k)) for k in _steps(largest))
-    if "selective" in features.recompute:
-        yield from (replace(base, recompute=Selective(modules=modules)) for modules in module_sets(space))
+    yield from (replace(base, recompute=each) for each in selective)
     if not isinstance(base.recompute, NoRecompute):
         yield replace(base, recompute=NoRecompute())
+
+
+def selectives(space: Space) -> tuple[Selective, ...]:
+    """Recomputations of modules that the framework has."""
+    return tuple(Selective(modules=each) for each in module_sets(space)) if "selective" in space.features.recompute else ()
 
 
 def module_sets(space: Space) -> list[tuple[str, ...]]:

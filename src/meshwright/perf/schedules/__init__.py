@@ -12,7 +12,6 @@ from meshwright.perf.schedules.operations import (
     KIND_NAMES,
     WEIGHT,
     Order,
-    flattened,
 )
 from meshwright.perf.schedules.orders import ORDERS, NamedOrder
 from meshwright.perf.schedules.schedule import Schedule
@@ -41,7 +40,6 @@ __all__ = [
     "bubble_ratio_of_work",
     "bubble_split",
     "even_bubble_ratio",
-    "flattened",
     "held_vectors",
     "lower_bound_s",
     "makespans",

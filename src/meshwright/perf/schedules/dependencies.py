@@ -3,7 +3,7 @@
 import numpy as np
 from msgspec import Struct
 
-from meshwright.perf.schedules.operations import BACKWARD_INPUT, FORWARD, WEIGHT, Order, flattened
+from meshwright.perf.schedules.operations import BACKWARD_INPUT, FORWARD, WEIGHT, Order
 from meshwright.perf.schedules.values import Bools, Ints
 
 
@@ -44,10 +44,9 @@ def operations(order: Order) -> Operations:
     """
     num_stages, num_chunks = order.num_stages, order.num_chunks
     last = num_stages * num_chunks - 1
-    lengths = [len(ops) for ops in order.stages]
-    first = np.concatenate(([0], np.cumsum(lengths)))
-    kind, microbatch, chunk = flattened(order).T.copy()
-    stage = np.repeat(np.arange(num_stages), lengths)
+    first = np.concatenate(([0], np.cumsum(order.lengths)))
+    kind, microbatch, chunk = order.operations.T.copy()
+    stage = np.repeat(np.arange(num_stages), order.lengths)
     table = order.virtual_stage_table()
     place = table[stage, chunk]
     home = np.empty(last + 1, dtype=np.int64)

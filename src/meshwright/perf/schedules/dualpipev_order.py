@@ -66,11 +66,11 @@ def order_dualpipev(num_stages: int, num_microbatches: int) -> Order:
             f"but got ({num_microbatches=}, {num_stages=}); use at least {2 * num_stages}."
         )
     built = [_stage(stage, num_stages, num_microbatches) for stage in range(num_stages)]
-    return Order(
+    return Order.of(
         name="dualpipev",
         num_microbatches=num_microbatches,
         virtual_stage=v_placement(num_stages),
-        stages=tuple(tuple(b.ops) for b in built),
+        stages=[b.ops for b in built],
         pairs=tuple(frozenset(b.pairs) for b in built),
     )
 

@@ -20,17 +20,16 @@ def order_gpipe(num_stages: int, num_microbatches: int) -> Order:
     Holds:   any P >= 1, M >= 1.
     Source:  Huang et al. 2019, arXiv 1811.06965; torch.distributed.pipelining ScheduleGPipe.
 
-    >>> order_gpipe(1, 2).stages[0]
+    >>> order_gpipe(1, 2).stage(0)
     ((0, 0, 0), (0, 1, 0), (1, 0, 0), (1, 1, 0))
     """
     require_counts(num_stages, num_microbatches)
     ops = tuple((kind, m, 0) for kind in (FORWARD, BACKWARD) for m in range(num_microbatches))
-    return Order(
+    return Order.of(
         name="gpipe",
         num_microbatches=num_microbatches,
         virtual_stage=loop_placement(num_stages, 1),
         stages=(ops,) * num_stages,
-        pairs=(frozenset(),) * num_stages,
     )
 
 

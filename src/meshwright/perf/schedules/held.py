@@ -7,7 +7,7 @@ from functools import lru_cache
 import numpy as np
 
 from meshwright.perf.schedules.dependencies import Operations
-from meshwright.perf.schedules.operations import BACKWARD, BACKWARD_INPUT, FORWARD, WEIGHT, Order, flattened
+from meshwright.perf.schedules.operations import BACKWARD, BACKWARD_INPUT, FORWARD, WEIGHT, Order
 from meshwright.perf.schedules.values import Floats, Ints
 
 
@@ -59,12 +59,12 @@ def held_vectors(order: Order, *, until_weight: bool = False) -> tuple[Ints, ...
     >>> [each.tolist() for each in held_vectors(order_interleaved(2, 4, num_chunks=2))]
     [[[4, 1], [3, 2]], [[3, 0], [2, 1]]]
     """
-    kind, _, chunk = flattened(order).T
+    kind, _, chunk = order.operations.T
     ends = (kind == BACKWARD) | (kind == (WEIGHT if until_weight else BACKWARD_INPUT))
     own, forward = chunk[:, None] == np.arange(order.num_chunks), kind == FORWARD
     loss = own & ends[:, None]
     after = np.cumsum((own & forward[:, None]).astype(np.int64) - loss, axis=0)
-    stops = np.cumsum([len(ops) for ops in order.stages])
+    stops = np.cumsum(order.lengths)
     before = np.concatenate([np.zeros((1, order.num_chunks), dtype=np.int64), after[stops[:-1] - 1]])
     follows = np.append(forward[1:], False)
     follows[stops - 1] = False

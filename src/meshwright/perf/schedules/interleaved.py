@@ -23,7 +23,7 @@ def order_interleaved(num_stages: int, num_microbatches: int, *, num_chunks: int
     Source:  Megatron-LM, megatron/core/pipeline_parallel/schedules.py, get_schedule_table and
              forward_backward_pipelining_with_interleaving.
 
-    >>> order_interleaved(1, 1, num_chunks=2).stages[0]
+    >>> order_interleaved(1, 1, num_chunks=2).stage(0)
     ((0, 0, 0), (0, 0, 1), (1, 0, 1), (1, 0, 0))
     """
     require_counts(num_stages, num_microbatches, num_chunks)

@@ -20,7 +20,7 @@ def order_interleaved_less_memory(num_stages: int, num_microbatches: int, *, num
              in-flight table of sapp_solver.py, compute_less_activation_nums.
 
     >>> order = order_interleaved_less_memory(2, 2, num_chunks=2)
-    >>> ["FB"[kind] + str(m) + "ab"[chunk] for kind, m, chunk in order.stages[1]]
+    >>> ["FB"[kind] + str(m) + "ab"[chunk] for kind, m, chunk in order.stage(1)]
     ['F0a', 'F1a', 'F0b', 'B0b', 'F1b', 'B1b', 'B0a', 'B1a']
     """
     require_counts(num_stages, num_microbatches, num_chunks)

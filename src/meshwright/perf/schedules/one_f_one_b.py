@@ -1,18 +1,11 @@
 """1F1B: warm up with one forward per stage below, then alternate one forward, one backward."""
 
 from functools import lru_cache
-from itertools import chain
 
 import numpy as np
 
-from meshwright.perf.schedules.operations import (
-    BACKWARD,
-    FORWARD,
-    Operation,
-    Order,
-    loop_placement,
-    require_counts,
-)
+from meshwright.perf.schedules.operations import Order
+from meshwright.perf.schedules.rounds import order_in_rounds
 from meshwright.perf.schedules.values import Count, Floats, Ints, Value, floats, ints
 
 
@@ -26,24 +19,12 @@ def order_1f1b(num_stages: int, num_microbatches: int) -> Order:
     Source:  Megatron-LM, megatron/core/pipeline_parallel/schedules.py,
              forward_backward_pipelining_without_interleaving.
 
-    >>> order_1f1b(2, 2).stages[1]
+    >>> order_1f1b(2, 2).stage(1)
     ((0, 0, 0), (1, 0, 0), (0, 1, 0), (1, 1, 0))
     """
-    require_counts(num_stages, num_microbatches)
-    forwards: list[Operation] = [(FORWARD, m, 0) for m in range(num_microbatches)]
-    backwards: list[Operation] = [(BACKWARD, m, 0) for m in range(num_microbatches)]
-    stages: list[tuple[Operation, ...]] = []
-    for stage in range(num_stages):
-        warmup = min(num_stages - stage - 1, num_microbatches)
-        steady = num_microbatches - warmup
-        pairs = zip(forwards[warmup:], backwards[:steady], strict=True)
-        stages.append((*forwards[:warmup], *chain.from_iterable(pairs), *backwards[steady:]))
-    return Order(
-        name="1f1b",
-        num_microbatches=num_microbatches,
-        virtual_stage=loop_placement(num_stages, 1),
-        stages=tuple(stages),
-        pairs=(frozenset(),) * num_stages,
+    return order_in_rounds(
+        "1f1b", num_stages, num_microbatches, num_chunks=1, group=max(1, num_microbatches),
+        warmup=lambda stage: num_stages - stage - 1,
     )
 
 

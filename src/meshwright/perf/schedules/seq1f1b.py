@@ -21,7 +21,7 @@ def order_seq1f1b(num_stages: int, num_microbatches: int, *, num_chunks: int = 1
              pipeline_balance/sapp/sapp_solver.py, compute_activation_seq_nums, whose sum over chunks this order holds.
 
     >>> order = order_seq1f1b(2, 4, num_splits=2)
-    >>> ["FB"[kind] + str(m) for kind, m, _ in order.stages[1]]
+    >>> ["FB"[kind] + str(m) for kind, m, _ in order.stage(1)]
     ['F0', 'F1', 'B1', 'F2', 'B0', 'F3', 'B3', 'B2']
     """
     require_counts(num_stages, num_microbatches, num_chunks)

@@ -28,7 +28,7 @@ def order_zb1p(num_stages: int, num_microbatches: int) -> Order:
     Source:  Qi et al. 2023, arXiv 2401.10241, figure 3 (ZB-H1); the authors' Megatron fork,
              deepspeed_zbh1_schedule.py.
 
-    >>> order_zb1p(1, 2).stages[0]
+    >>> order_zb1p(1, 2).stage(0)
     ((0, 0, 0), (2, 0, 0), (3, 0, 0), (0, 1, 0), (2, 1, 0), (3, 1, 0))
     """
     require_counts(num_stages, num_microbatches)
@@ -46,12 +46,11 @@ def order_zb1p(num_stages: int, num_microbatches: int) -> Order:
                 ops.append((WEIGHT, b - delay, 0))
         ops += [(WEIGHT, m, 0) for m in range(m_end - delay, m_end)]
         stages.append(tuple(ops))
-    return Order(
+    return Order.of(
         name="zb1p",
         num_microbatches=num_microbatches,
         virtual_stage=loop_placement(num_stages, 1),
-        stages=tuple(stages),
-        pairs=(frozenset(),) * num_stages,
+        stages=stages,
     )
 
 

@@ -24,16 +24,15 @@ def order_zbv(num_stages: int, num_microbatches: int) -> Order:
              but filling and draining where forward, input and weight gradient take equally long.
     Source:  Qi et al. 2023, arXiv 2401.10241, section 6; torch.distributed.pipelining ScheduleZBVZeroBubble.
 
-    >>> ["F_IW"[kind] + str(m) + "ab"[chunk] for kind, m, chunk in order_zbv(1, 1).stages[0]]
+    >>> ["F_IW"[kind] + str(m) + "ab"[chunk] for kind, m, chunk in order_zbv(1, 1).stage(0)]
     ['F0a', 'F0b', 'I0b', 'W0b', 'I0a', 'W0a']
     """
     require_counts(num_stages, num_microbatches)
-    return Order(
+    return Order.of(
         name="zbv",
         num_microbatches=num_microbatches,
         virtual_stage=v_placement(num_stages),
-        stages=tuple(_stage(stage, num_stages, num_microbatches) for stage in range(num_stages)),
-        pairs=(frozenset(),) * num_stages,
+        stages=[_stage(stage, num_stages, num_microbatches) for stage in range(num_stages)],
     )
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from meshwright.perf.schedules import BACKWARD, BACKWARD_INPUT, FORWARD, WEIGHT, flattened
+from meshwright.perf.schedules import BACKWARD, BACKWARD_INPUT, FORWARD, WEIGHT
 from meshwright.search.balance.times import ChunkTimes, Shape, order_of, positions, shape_of, short_microbatches
 
 if TYPE_CHECKING:
@@ -38,9 +38,9 @@ def pipeline_rows(problem: BalanceProblem | Shape) -> tuple[Floats, Ints]:
     own[stage_of, [chunk for chunk, _ in places]] = every
     crossings = np.concatenate(([0], np.cumsum(np.diff(stage_of) != 0)))
 
-    lengths = np.array([len(operations) for operations in order.stages])
+    lengths = np.array(order.lengths)
     stops = np.cumsum(lengths)
-    stage, (kind, _, chunk) = np.repeat(stages, lengths), flattened(order).T
+    stage, (kind, _, chunk) = np.repeat(stages, lengths), order.operations.T
     back = np.flatnonzero((kind == BACKWARD) | (kind == BACKWARD_INPUT))
     returns = np.searchsorted(stage[back], stages)  # the first backward of each stage
     first, last = back[returns], back[np.append(returns[1:], back.size) - 1]
