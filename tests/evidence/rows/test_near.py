@@ -29,7 +29,7 @@ def rows():
 
 
 def test_the_index_is_current(rows):
-    current = data_path("fastest_runs.csv").read_text(encoding="utf-8")
+    current = data_path("fastest_runs.json").read_text(encoding="utf-8")
     assert text_of(build(rows)) == current, "run scripts/refresh-readme, or python -m meshwright.evidence.rows.attempts"
 
 

@@ -1,24 +1,25 @@
 """The corpus by cells: of runs that differ only in their layout (or release), the fastest, with how many others were tried.
 
-``data/fastest_runs.csv`` holds one line per cell, so that no verb reads the whole corpus to name a published run. It is derived:
+``data/fastest_runs.json`` holds one line per cell, so that no verb reads the whole corpus to name a published run. It is derived:
 ``python -m meshwright.evidence.rows.attempts`` writes it, a test holds it current.
 """
 
 from __future__ import annotations
 
 import csv
-import io
 from collections import defaultdict
 from dataclasses import fields, replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, json
 
 from meshwright.evidence.rows.published_run import Published
 from meshwright.value import Value
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from meshwright.evidence.rows.row import Row
 
@@ -37,6 +38,13 @@ class Attempts(Value, frozen=True, kw_only=True):
     """Runs that produced none: out of memory, crash or time-out."""
 
 
+class _Index(Struct):
+    """The file: names of what a cell's fastest run has, and of every cell those, how many ran and how many failed."""
+
+    columns: list[str]
+    cells: list[list[Any]]
+
+
 def data_path(name: str) -> Path:
     """A file that ships with the evidence."""
     return Path(__file__).parents[1] / "data" / name
@@ -45,8 +53,11 @@ def data_path(name: str) -> Path:
 @cache
 def attempts() -> tuple[Attempts, ...]:
     """All cells of the shipped corpus, from the index."""
-    with data_path("fastest_runs.csv").open(newline="", encoding="utf-8") as file:
-        return tuple(_read(row) for row in csv.DictReader(file))
+    index = json.decode(data_path("fastest_runs.json").read_bytes(), type=_Index)
+    return tuple(
+        Attempts(best=Published(**dict(zip(index.columns, row, strict=True))), ran=ran, failed=failed)
+        for *row, ran, failed in index.cells
+    )
 
 
 def corpus() -> list[Row]:
@@ -88,14 +99,11 @@ def build(rows: Iterable[Row]) -> list[Attempts]:
 
 
 def text_of(found: Sequence[Attempts]) -> str:
-    """The index file."""
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
+    """The index file: a line for each cell."""
     names = [field.name for field in fields(found[0].best)]
-    writer.writerow([*names, "ran", "failed"])
-    for cell in found:
-        writer.writerow([*(_word(getattr(cell.best, name)) for name in names), cell.ran, cell.failed])
-    return stream.getvalue()
+    rows = [[*(_plain(getattr(cell.best, name)) for name in names), cell.ran, cell.failed] for cell in found]
+    lines = ",\n".join(json.encode(row).decode() for row in rows)
+    return f'{{"columns": {json.encode(names).decode()}, "cells": [\n{lines}\n]}}\n'
 
 
 def _cell(rows: list[Row]) -> Attempts:
@@ -110,30 +118,10 @@ def _cell(rows: list[Row]) -> Attempts:
     return Attempts(best=best, ran=len(ran), failed=len(rows) - len(ran))
 
 
-def _word(value: object) -> str:
-    if isinstance(value, bool):
-        return str(int(value))
-    return "" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
-def _read(row: dict[str, str]) -> Attempts:
-    values = {name: read(row[name]) for name, read in _readers().items()}
-    return Attempts(best=Published(**values), ran=int(row["ran"]), failed=int(row["failed"]))
-
-
-@cache
-def _readers() -> dict[str, Callable[[str], Any]]:
-    """Column of the index -> how its text becomes the field."""
-    return {name: _READ[kind] for name, kind in get_type_hints(Published).items()}
-
-
-_READ: dict[Any, Callable[[str], Any]] = {
-    str: str,
-    bool: lambda text: text == "1",
-    int | None: lambda text: int(text) if text else None,
-    float | None: lambda text: float(text) if text else None,
-}
+def _plain(value: Any) -> Any:
+    """Figures to six digits."""
+    return float(f"{value:.6g}") if isinstance(value, float) else value
 
 
 if __name__ == "__main__":
-    data_path("fastest_runs.csv").write_text(text_of(build(corpus())), encoding="utf-8")
+    data_path("fastest_runs.json").write_text(text_of(build(corpus())), encoding="utf-8")

@@ -6,7 +6,7 @@ from meshwright.value import Value
 
 
 class Published(Value, frozen=True, kw_only=True):
-    """One run that someone published; None where the source does not say. Fields are the columns of ``fastest_runs.csv``."""
+    """One run that someone published; None where the source does not say. Fields are the columns of ``fastest_runs.json``."""
 
     id: str
     source: str
