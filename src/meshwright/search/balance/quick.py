@@ -12,6 +12,7 @@ from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from msgspec.structs import replace
 
 from meshwright.domain.balance import Placement
 from meshwright.search.balance.climb import neighbours
@@ -171,11 +172,11 @@ def _starts(problem: BalanceProblem) -> list[tuple[_Judged, Lead | None]]:
     if problem.recompute_rule == "any" and problem.fixed_recompute is None:
         judged = _judged(problem, treated(problem, leading(problem, kinds, 0, 0)))
         return [(judged.of(judged.order()[:KEPT]), None)]
-    led = _hopeful(_led(problem, kinds))
-    judged = _judged(problem, np.concatenate([each.counts for each in led], axis=-1))
+    led = _hopeful(_led(problem, kinds.shape[-1]))
+    judged = _judged(problem, np.concatenate([leading(problem, kinds[..., each.splits], *each.lead) for each in led], axis=-1))
     found = []
-    for each, end in zip(led, accumulate(each.counts.shape[-1] for each in led), strict=True):
-        own = judged.of(slice(end - each.counts.shape[-1], end))
+    for each, end in zip(led, accumulate(each.splits.size for each in led), strict=True):
+        own = judged.of(slice(end - each.splits.size, end))
         first = own.of(own.order()[: KEPT if each.excess == 0.0 else 1])
         found.append(((float(first.excess[0]), float(first.value[0]), each.place), first, each.lead))
     found.sort(key=lambda each: each[0])
@@ -189,32 +190,41 @@ class _Led(NamedTuple):
     place: int
     """Among the choices that are tried."""
     lead: Lead
-    counts: Counts
+    splits: Counts
+    """Their numbers."""
 
 
-def _led(problem: BalanceProblem, kinds: Counts) -> list[_Led]:
+def _led(problem: BalanceProblem, number_of_splits: int) -> list[_Led]:
     """Of each choice the splits that hold least; of a treatment all numbers of layers are looked at together.
 
     Holds:   what fits with fewer layers under a treatment is no better with more, nor under any where it fits without.
     """
     found: list[_Led] = []
-    waiting = np.ones((len(problem.treatments), kinds.shape[-1]), dtype=np.bool_)
+    unbounded = replace(problem, memory_bounds=())
+    waiting = np.ones((len(problem.treatments), number_of_splits), dtype=np.bool_)
     for treatment, group in groupby(enumerate(leading_choices(problem)), key=lambda each: each[1][0]):
         if not waiting[treatment].any():
             continue
         choices = list(group)
-        counts = leading(problem, kinds[..., None], treatment, np.array([layers for _, (_, layers) in choices]))
-        over = _excess(problem, stage_memory(problem, counts))
+        over = _excess(problem, _memory_led(unbounded, treatment, tuple(layers for _, (_, layers) in choices)))
         for number, (place, lead) in enumerate(choices):
             left = np.flatnonzero(waiting[treatment])
             if not left.size:
                 break
             least = over[left, number].min()
             first = left[over[left, number] == least]
-            found.append(_Led(float(least), place, lead, counts[..., first, number]))
+            found.append(_Led(float(least), place, lead, first))
             if least == 0.0:
                 waiting[treatment if lead[1] else ..., first] = False
     return found
+
+
+@lru_cache(maxsize=32)
+def _memory_led(problem: BalanceProblem, treatment: int, layers: tuple[int, ...]) -> Floats:
+    """What stages hold under every split with so many leading layers under a treatment, ``[stage, split, number]``; a problem is
+    asked about again under other bounds."""
+    counts = leading(problem, kinds_at(problem, splits(problem))[..., None], treatment, np.array(layers))
+    return stage_memory(problem, counts)
 
 
 def _hopeful(led: list[_Led]) -> list[_Led]:
