@@ -108,7 +108,7 @@ def lockstep_pairs(problem: BalanceProblem) -> dict[tuple[int | None, int | None
 def _pairs(problem: Shape) -> dict[tuple[int | None, int | None], float]:
     """The steps of pipelines of a shape."""
     few = short_microbatches(problem)
-    operations = order_of(problem, few).stages[problem.stages // 2]
+    operations = order_of(problem, few).stage(problem.stages // 2)
     more = (problem.microbatches - few) / max(few, 1)
     steps: dict[tuple[int | None, int | None], float] = {}
     ahead: int | None = None

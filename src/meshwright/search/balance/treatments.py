@@ -27,7 +27,10 @@ def kinds_at(problem: BalanceProblem, totals: Counts) -> Counts:
     """Layers of each body at every place, in the model's order.
 
     Shapes:  totals ``[chunk, stage(, placement)]`` -> ``[body, chunk, stage(, placement)]``.
+    Holds:   all layers are placed.
     """
+    if len(problem.bodies) == 1:
+        return totals[None]
     places = positions(problem)
     chunks, stages = [chunk for chunk, _ in places], [stage for _, stage in places]
     end = np.cumsum(totals[chunks, stages], axis=0)
