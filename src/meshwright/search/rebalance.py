@@ -226,7 +226,7 @@ def _filled(
     """The best layouts of pipelines filled anew, None where none fits.
 
     Placements under all the memory are judged beside those under less of it, where the first are nearly full: a layout that may
-    not run is worth less.
+    not run is worth less. Where none fits under all of it none is looked for under less.
     """
     met: list[list[Placement]] = [[] for _ in asked]
     open_ = [number for number, (_, problem) in enumerate(asked) if problem.fixed_layers is None or len(problem.treatments) > 1]
@@ -238,7 +238,7 @@ def _filled(
         for number, placements in zip(open_, several_placements(bounded, keep=PLACEMENTS), strict=True):
             met[number] += placements
         roomy = SHARES[-1] * case.capacity_bytes
-        open_ = [number for number in open_ if not met[number] or max(met[number][0].stage_memory) > roomy]
+        open_ = [number for number in open_ if met[number] and max(met[number][0].stage_memory) > roomy]
     return [_best(case, *each, found, acceptable) for each, found in zip(asked, met, strict=True)]
 
 
