@@ -31,6 +31,12 @@ def test_the_report_names_layout_release_and_keys_left_alone(cli, tmp_path):
     assert "Left alone: " in printed
 
 
+def test_what_was_taken_for_granted_is_not_said_not_to_be_understood(cli, tmp_path):
+    printed = cli("import", configuration(tmp_path)).out
+    assert "How the files were taken" in printed
+    assert "Not understood" not in printed
+
+
 def test_files_without_a_layout_exit_with_1_and_say_why_at_their_line(cli, tmp_path):
     path = configuration(tmp_path, distributed__tp_size=0)
     answer = cli("import", path, "--from", "picotron")

@@ -16,9 +16,10 @@ if TYPE_CHECKING:
     from meshwright.errors import Message
     from meshwright.frameworks.settings import Severity
 
+TAKEN = frozenset({"import.beside", "import.taken", "import.model-built", "import.model-known", "import.whole-samples"})
+"""Remarks on how files were taken: all of them was understood."""
 _SEVERITIES: dict[str, Severity] = {
-    "json.comment": "error", "source.twice": "advice", "import.beside": "advice", "import.taken": "advice",
-    "import.model-built": "advice", "import.model-known": "advice", "import.whole-samples": "advice",
+    "json.comment": "error", "source.twice": "advice", **dict.fromkeys(TAKEN, "advice"),
     "shell.unknown": "advice", "shell.condition": "advice", "shell.undecided": "advice", "launch.count": "error",
 }
 """Remarks that are no warning. What only the running script knows is one where a setting depends on it: then the reading

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from meshwright.api.views.reading import _SAID, own_keys, remarks, unmapped
 from meshwright.check import likely_models
+from meshwright.check.messages import TAKEN
 from meshwright.report.blocks import Run, Section, line
 from meshwright.report.facts import named
 from meshwright.text import plain, visible
@@ -34,9 +35,11 @@ def reading_report(framework: Framework, reading: Reading, why: str, label: str 
     else:
         yield line(Run(label, bold=True), above=True)
     yield _facts(framework, reading, why)
+    said = remarks(reading)
     for title, found in (
         ("Could not be mapped" if label else "Why", unmapped(reading)),
-        ("Not understood", remarks(reading)),
+        ("Not understood", [each for each in said if each.id not in TAKEN]),
+        ("How the files were taken", [each for each in said if each.id in TAKEN]),
     ):
         if found:
             yield Section(title=title, blocks=tuple(line(str(message), indent=2) for message in found))
