@@ -40,7 +40,7 @@ def held_chunks(schedule: str, pipelines: Counts) -> Array:
             new = {key: number for number, key in enumerate(keys)}
         known.update(zip(new, _counted(schedule, pipelines[:, list(new.values())]), strict=True))
     own = [known[key] for key in keys]
-    moments, chunks = max(len(each) for each in own), int(pipelines[2].max())
+    moments, chunks = max(map(len, own), default=1), int(pipelines[2].max(initial=1))
     found = np.zeros((len(own), moments, chunks, len(pipelines) - 3))
     for place, each in zip(found, own, strict=True):
         place[: len(each), : each.shape[1]] = each
