@@ -1,4 +1,4 @@
-"""What stages hold of each of their chunks, counted once for each pipeline: pieces of a grid ask about the same ones again and again."""
+"""What stages hold of each of their chunks, counted once for each pipeline: pieces of a grid ask about the same ones again."""
 
 from __future__ import annotations
 
