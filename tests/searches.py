@@ -7,6 +7,8 @@ and framework. Used by a fixture of the room's ``conftest.py``.
 from __future__ import annotations
 
 import sys
+from functools import cache
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -31,9 +33,18 @@ def _find(
     return _FOUND[question][1]
 
 
+@cache
+def _asking(known_modules: int) -> list[ModuleType]:
+    """Modules that ask for searches; looked for again where there are more modules than there were."""
+    del known_modules
+    return [
+        module for name, module in list(sys.modules.items())
+        if name.startswith("meshwright.") and vars(module).get("find") is FIND
+    ]
+
+
 def remember(monkeypatch: pytest.MonkeyPatch) -> None:
     """From here to the end of a test, no search is made twice."""
     assert meshwright.api
-    for name, module in list(sys.modules.items()):
-        if name.startswith("meshwright.") and vars(module).get("find") is FIND:
-            monkeypatch.setattr(module, "find", _find)
+    for module in _asking(len(sys.modules)):
+        monkeypatch.setattr(module, "find", _find)

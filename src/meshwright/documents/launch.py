@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 
 from msgspec import Struct
 
@@ -133,6 +134,7 @@ def _value(word: Word) -> object:
     return word.text if word.known else UNKNOWN
 
 
+@lru_cache(maxsize=16)  # an edit, a check and what is read back ask for the same files
 def parse_launch(text: str, *, path: str = "") -> LaunchDocument:
     """A launch script; nothing of it is run."""
     shell = parse_shell(text, path=path)
