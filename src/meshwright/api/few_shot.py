@@ -70,11 +70,11 @@ def to_measure(runs: Sequence[Run], base: CalibrationTable) -> tuple[ToMeasure, 
     """
     from dataclasses import replace
 
-    from meshwright.catalog import freedoms
+    from meshwright.catalog.calibrations import freedoms, own_shares
     from meshwright.domain.label import label
     from meshwright.evidence.fit.choice import most_telling
     from meshwright.evidence.fit.fitters import predictor_of
-    from meshwright.evidence.fit.own import seen_by
+    from meshwright.evidence.fit.own import own_freedoms, seen_by
 
     measured = [run for run in runs if run.step_s]
     known = {run.group for run in measured}
@@ -83,7 +83,8 @@ def to_measure(runs: Sequence[Run], base: CalibrationTable) -> tuple[ToMeasure, 
         return ()
     case = predictor_of(base)
     asked = [replace(run, case=case(run)) for run in [*measured[:BETWEEN], *blank[::-1][:BETWEEN]]]
-    found = most_telling(seen_by(base, asked, freedoms()), range(len(asked) - len(blank[:BETWEEN])), FIRST)
+    seen = seen_by(base, asked, own_freedoms(freedoms(), own_shares()))
+    found = most_telling(seen, range(len(asked) - len(blank[:BETWEEN])), FIRST)
     return tuple(
         ToMeasure(id=asked[each.index].id, label=label(asked[each.index].layout), left_ratio=each.left_ratio) for each in found
     )

@@ -72,6 +72,11 @@ def freedoms() -> tuple[Freedom, ...]:
     return tuple(found)
 
 
+def own_shares() -> Mapping[str, float]:
+    """Constant -> how far it is from a calibration for somebody whom that does not know, over the spread of all levels together."""
+    return {name: float(str(share)) for name, share in require_mapping(_document()["own"], FILE).items()}
+
+
 def reached_ratios() -> Mapping[str, Mapping[str, float]]:
     """Constant -> device -> the most that a benchmark of that device alone has reached."""
     found: dict[str, dict[str, float]] = {}

@@ -1,5 +1,6 @@
 """Which of some runs to measure first."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from draws import examples
 from meshwright.evidence.fit.choice import most_telling
-from meshwright.evidence.fit.sharing import Own, prior_of
+from meshwright.evidence.fit.sharing import Own, covariance_of
 
 SIZES = st.integers(2, 7)
 
@@ -28,7 +29,7 @@ def candidates(draw):
 
 def unknown(own, measured):
     """Variance that is left of all errors: conditioning on all measured at once."""
-    cov, noise = prior_of(own)
+    cov, noise = covariance_of(own)
     at = list(measured)
     gain = cov[:, at] @ np.linalg.inv(cov[np.ix_(at, at)] + np.diag(noise[at])) if at else np.zeros((len(noise), 0))
     return float(np.trace(cov - gain @ cov[at]))
@@ -63,3 +64,15 @@ def test_a_run_beside_a_measured_one_waits_for_one_that_is_unlike_all():
         distance=np.abs(place[:, None] - place[None, :]),
     )
     assert [each.index for each in most_telling(own, [0], 2)] == [2, 1]
+
+
+def test_errors_of_measured_runs_decide_what_is_chosen_next():
+    """Run 1, which hangs on constants, where these were seen to move; run 2, which is uncertain by itself, where they were not."""
+    place = np.array([0.0, 9.0, 18.0])
+    own = Own(
+        error=np.full(3, np.nan), spread=np.array([0.05, 0.05, 0.4]), by=np.array([[0.3, 0.0], [0.0, 0.5], [0.0, 0.05]]),
+        cell=np.zeros(3, dtype=np.int64), known=np.zeros(3, dtype=bool), model=np.arange(3),
+        distance=np.abs(place[:, None] - place[None, :]),
+    )
+    first = {error: most_telling(replace(own, error=np.array([error, np.nan, np.nan])), [0], 1)[0].index for error in (0.0, 0.8)}
+    assert first == {0.0: 2, 0.8: 1}

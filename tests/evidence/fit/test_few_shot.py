@@ -5,13 +5,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from benchmarks.own_shares import OF_MEMORY
 from tests.evidence.fit.test_fit import FREEDOMS, LAYOUTS, TRUTH, base, invented
 
-from meshwright.catalog import freedoms
+from meshwright.catalog.calibrations import freedoms, own_shares
 from meshwright.evidence.fit.few_shot import APART, contradictions, impossible, interval_ratio, moved
 from meshwright.evidence.fit.fitters import predictor_of
 from meshwright.evidence.fit.linear import ideal_s
-from meshwright.evidence.fit.own import calibrate_on_top
+from meshwright.evidence.fit.own import calibrate_on_top, own_freedoms
 from meshwright.report.few_shot import WORDS
 
 RUNS = invented(TRUTH)
@@ -20,7 +21,7 @@ RUNS = invented(TRUTH)
 def refined(runs, known):
     case = predictor_of(known)
     return calibrate_on_top(
-        known, [replace(each, case=case(each)) for each in runs], FREEDOMS, groups=[each.id for each in runs],
+        known, [replace(each, case=case(each)) for each in runs], own_freedoms(FREEDOMS, {}), groups=[each.id for each in runs],
         fold_of=list(range(len(runs))), name="mine", version="1", provenance={},
     )
 
@@ -91,6 +92,16 @@ def test_intervals_narrow_with_runs_that_agree():
     after = interval_ratio(RUNS[:5], refined(RUNS[:5], known))
     assert after < before
     assert interval_ratio([], known) is None
+
+
+def test_how_far_constants_are_from_somebody_new_is_a_share_of_all_levels_together():
+    """Only of constants that a fit moves, and never of what peaks of memory teach."""
+    shares, known = own_shares(), {each.name: each for each in freedoms()}
+    assert set(shares) <= set(known) - OF_MEMORY
+    assert all(0.05 < share < 10.0 for share in shares.values())
+    for each in own_freedoms(freedoms(), shares):
+        sizes = known[each.name].spreads.values()
+        assert each.spreads["cell"] == pytest.approx(shares.get(each.name, 1.0) * math.hypot(*sizes))
 
 
 def test_every_constant_that_may_move_has_words():

@@ -17,7 +17,7 @@ from meshwright.evidence.fit import fitters
 from meshwright.evidence.fit.bounded import bounded
 from meshwright.evidence.fit.calibrate import effect_needed, outside
 from meshwright.evidence.fit.fitters import Pooled
-from meshwright.evidence.fit.own import added, calibrate_on_top
+from meshwright.evidence.fit.own import added, calibrate_on_top, own_freedoms
 from meshwright.evidence.fit.pooling import ceilings_of, pooling
 from meshwright.evidence.fit.solve import _shares, fit, refit
 from meshwright.evidence.fit.spread import (
@@ -88,7 +88,7 @@ def test_twenty_rows_of_an_invented_cluster_give_its_constants_back() -> None:
     table = calibrate_on_top(
         base(),
         runs,
-        FREEDOMS,
+        own_freedoms(FREEDOMS, {}),
         groups=groups,
         fold_of=[index % 5 for index in range(len(runs))],
         name="mine",

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from draws import examples
 from meshwright.domain.layout import Layout
 from meshwright.evidence.fit.likeness import KNOBS, distance, likeness, words
-from meshwright.evidence.fit.sharing import MOVES, PRECISIONS, Own, shared
+from meshwright.evidence.fit.sharing import MOVES, PRECISIONS, Own, covariance_of, shared
 from meshwright.evidence.fit.spread import fit_scale, widened
 
 
@@ -54,6 +54,38 @@ def test_runs_that_agree_move_more_of_their_error_than_one_does_and_all_of_it_is
     moved = [float(shared(runs(*[0.4] * count)).error.mean()) / 0.4 for count in (1, 2, 3, 5)]
     assert moved == sorted(moved)
     assert moved[0] < 0.95 < moved[3]
+
+
+@examples(40)
+@given(st.floats(0.05, 0.8), st.integers(2, 5), st.booleans())
+def test_several_runs_that_say_the_same_move_more_than_one(error, count, known):
+    one, several = (shared(runs(*[error] * each, apart=0.0, model=[0] * each, known=known)).error[0] for each in (1, count))
+    assert 0.0 < one < several <= error + 1e-9
+
+
+@examples(40)
+@given(st.integers(1, 4), st.floats(0.03, 0.5), st.booleans())
+def test_a_run_that_was_foretold_exactly_never_widens(count, spread, known):
+    few, more = (shared(runs(*[0.0] * each, known=known, spread=spread)) for each in (count, count + 1))
+    assert more.half_width[:count].max() <= few.half_width.max() + 1e-9
+    assert np.abs(more.error).max() <= 1e-12
+
+
+def test_what_measured_runs_say_of_a_source_changes_what_is_unknown_of_it():
+    own = runs(0.0, 0.0, np.nan)
+    far = replace(own, error=np.array([0.9, 0.8, np.nan]))
+    before = np.trace(covariance_of(own)[0])
+    assert np.trace(covariance_of(own, [0, 1])[0]) < before < np.trace(covariance_of(far, [0, 1])[0])
+    assert np.trace(covariance_of(far, [])[0]) == before
+
+
+@examples(30)
+@given(st.lists(st.floats(-1.0, 1.0), min_size=2, max_size=5), st.randoms(use_true_random=False))
+def test_what_is_unknown_does_not_depend_on_the_order_of_measured_runs(errors, dice):
+    own, order = runs(*errors, np.nan), list(range(len(errors)))
+    dice.shuffle(order)
+    for one, other in zip(covariance_of(own, range(len(errors))), covariance_of(own, order), strict=True):
+        assert one == pytest.approx(other, rel=1e-6)
 
 
 def test_one_odd_run_among_four_that_agree_is_its_own():

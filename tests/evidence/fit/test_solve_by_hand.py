@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import log, sqrt
 from types import SimpleNamespace as Some
 
@@ -110,6 +111,17 @@ def test_the_objective_is_the_loss_of_every_figure_and_of_the_prior(given, memor
     weights = np.array([1.0, 2.0, 3.0, 4.0])
     found = solve._objective(space, pool, state, np.array([0.25]), weights, ALL)
     assert found == pytest.approx(0.5 * (0.25 / 0.5) ** 2 + losses[0] + 2 * losses[1] + 3 * losses[2])
+
+
+@pytest.mark.parametrize("step_noise", [0.02, 0.5])
+def test_a_noise_that_is_known_stands_for_what_residuals_say_of_steps(given, step_noise):
+    space, pool, state = given(False)
+    losses = [2.5 * log(1 + (r / step_noise) ** 2 / NU) + log(step_noise) for r in (0.25, 0.10, -0.20)]
+    found = solve._objective(space, pool, state, np.array([0.25]), np.array([1.0, 2.0, 3.0, 4.0]), ALL, step_noise)
+    assert found == pytest.approx(0.5 * (0.25 / 0.5) ** 2 + losses[0] + 2 * losses[1] + 3 * losses[2])
+    known, judged = (replace(WHOLE, step_noise=each) for each in (step_noise, None))
+    moved = [solve._solve(space, pool, state, np.array([0.1]), np.ones(4), each, ALL)[0] for each in (known, judged)]
+    assert moved[0] != pytest.approx(moved[1])
 
 
 def test_corrections_are_part_of_a_prediction(given):

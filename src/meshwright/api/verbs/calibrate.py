@@ -182,11 +182,11 @@ def _on_top(
     from dataclasses import replace
 
     from meshwright.api.few_shot import few_shot, unread
-    from meshwright.catalog import calibration_table, freedoms
+    from meshwright.catalog.calibrations import calibration_table, freedoms, own_shares
     from meshwright.errors import InputError
     from meshwright.evidence.fit.few_shot import impossible
     from meshwright.evidence.fit.fitters import predictor_of
-    from meshwright.evidence.fit.own import calibrate_on_top
+    from meshwright.evidence.fit.own import calibrate_on_top, own_freedoms
 
     table = calibration_table(base)
     case = predictor_of(table)
@@ -198,8 +198,8 @@ def _on_top(
         raise InputError([replace(each.why, path="--runs") for each in (*odd, *unread(readings))])
     ended = [run for run in runs if run.measured or run.failed]
     refined = calibrate_on_top(
-        table, [replace(run, case=case(run)) for run in ended], freedoms(), groups=_groups(ended), fold_of=_folds(ended),
-        name=name, version=version,
+        table, [replace(run, case=case(run)) for run in ended], own_freedoms(freedoms(), own_shares()),
+        groups=_groups(ended), fold_of=_folds(ended), name=name, version=version,
         provenance={**provenance, "base": f"{table.name}@{table.version}"}, progress=progress,
     )
     return refined, few_shot(readings, runs, odd, table, refined) if asked else None

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from meshwright.evidence.fit.sharing import prior_of
+from meshwright.evidence.fit.sharing import covariance_of
 from meshwright.value import Value
 
 if TYPE_CHECKING:
@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from meshwright.evidence.fit.sharing import Own
 
     Floats = NDArray[np.float64]
+
+
+SAID = 40
+"""Steps that are asked how far constants have moved: more say it no better, and take longer. Our judgement."""
 
 
 class Choice(Value, frozen=True, kw_only=True):
@@ -32,13 +36,14 @@ def most_telling(own: Own, measured: Sequence[int], count: int) -> list[Choice]:
 
         C' = C - c_i c_i^T / (C_ii + s_i^2);   i = argmin of  sum over j of C'_jj
 
-    Symbols: C covariance of what runs share of their errors, s a run's own part (``sharing.prior_of``); c_i its column.
+    Symbols: C covariance of what runs share of their errors, s a run's own part (``sharing.covariance_of``); c_i its column.
     Shapes:  ``measured``: places of the runs that are known already; at most ``count`` others are chosen.
-    Holds:   no step is asked, only layouts and cases: the choice can be made before anything runs. One after the other is not
-             the best set of ``count``, which nothing short of trying all would find.
+    Holds:   of runs that are not known, no step is asked, only layouts and cases: the choice can be made before anything runs.
+             Steps that are known say how far constants have moved and how good predictions are, and with that what is still
+             unknown. One after the other is not the best set of ``count``, which nothing short of trying all would find.
     Source:  Rasmussen and Williams 2006, (2.24); A-optimality: Krause, Singh and Guestrin 2008, section 3.
     """
-    cov, noise = prior_of(own)
+    cov, noise = covariance_of(own, [index for index in measured if np.isfinite(own.error[index])][:SAID])
     for index in measured:
         cov = _known(cov, noise, index)
     found: list[Choice] = []

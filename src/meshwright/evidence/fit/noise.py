@@ -47,14 +47,17 @@ def kinds_of_runs(space: Runs, log_step: Floats) -> Kinds:
     return Kinds(step=np.array(step), memory=np.array(memory))
 
 
-def noise_of_kinds(residual: Floats, names: NDArray[np.str_]) -> Floats:
-    """Noise of every run's kind: 1.4826 times the median absolute residual, shrunk to a guess where runs are few.
+def noise_of_kinds(residual: Floats, names: NDArray[np.str_], known: float | None = None) -> Floats:
+    """Noise of every run's kind, where it is not ``known``: 1.4826 times the median absolute residual, shrunk to a guess where
+    runs are few.
 
         s^2 = (n m^2 + n0 s0^2) / (n + n0),   at least the floor
 
     Shapes:  ``[run] -> [run]``.
     Units:   log units.
     """
+    if known is not None:
+        return np.full(len(residual), known)
     result = np.zeros(len(residual))
     for name in np.unique(names):
         members = names == name

@@ -13,6 +13,7 @@ from meshwright.estimate import estimate
 from meshwright.evidence.fit.calibrate import NORMAL_90, features_of, outside
 from meshwright.evidence.fit.likeness import distance, words
 from meshwright.evidence.fit.linear import Runs, key_of
+from meshwright.evidence.fit.noise import FLOOR
 from meshwright.evidence.fit.pooling import ceilings_of
 from meshwright.evidence.fit.sharing import KNOWN, Own, Shared, shared
 from meshwright.evidence.fit.solve import fit
@@ -32,13 +33,16 @@ MANY = 120
 grow. Our judgement."""
 
 
-def own_freedoms(freedoms: Sequence[Freedom]) -> tuple[Freedom, ...]:
-    """All levels of pooling in one: how far a cell may be from its kin.
+def own_freedoms(freedoms: Sequence[Freedom], shares: Mapping[str, float]) -> tuple[Freedom, ...]:
+    """All levels of pooling in one: how far constants of somebody whom a calibration does not know may be from what it says.
 
-    sd = sqrt(sum over levels of sd^2)
+        sd = share sqrt(sum over levels of sd^2)
+
+    ``shares``: of constants; 1 for one that is not named.
     """
     return tuple(
-        replace(freedom, spreads={LEVEL: math.sqrt(sum(each**2 for each in freedom.spreads.values()))}) for freedom in freedoms
+        replace(each, spreads={LEVEL: shares.get(each.name, 1.0) * math.sqrt(sum(sd**2 for sd in each.spreads.values()))})
+        for each in freedoms
     )
 
 
@@ -48,13 +52,17 @@ def calibrate_on_top(
 ) -> CalibrationTable:
     """A calibration that knows some more runs; their cases must carry ``base``, which is the prior.
 
+    ``freedoms``: as ``own_freedoms`` has them.
     Shapes:  ``groups`` and ``fold_of`` over the runs.
     Holds:   deterministic; offsets of other cells are those of ``base``.
     """
     timed = [index for index, run in enumerate(runs) if run.step_s]
     common = shared(seen_by(base, [runs[index] for index in timed], freedoms)) if 0 < len(timed) <= MANY else None
     shares = dict.fromkeys(base.seen.get(LEVEL, {}), KNOWN)
-    whole = fit(_without_own_part(runs, timed, common), own_freedoms(freedoms), groups=groups, shares=shares, progress=progress)
+    whole = fit(
+        _without_own_part(runs, timed, common), freedoms, groups=groups, shares=shares,
+        step_noise=None if common is None else FLOOR, progress=progress,
+    )
     held, _ = outside(whole, np.array(fold_of, dtype=np.int64), progress)
     features, weights = features_of(whole, held), np.square(whole.weight)
     step = base.step if common is None else widened(base.step, common.half_width, [features[index] for index in timed])
@@ -80,10 +88,10 @@ def calibrate_on_top(
 
 
 def seen_by(base: CalibrationTable, runs: Sequence[Run], freedoms: Sequence[Freedom]) -> Own:
-    """Timed runs as a calibration sees them that has none of them; their cases carry it."""
+    """Runs as a calibration sees them that has none of them; their cases carry it; ``freedoms``: as ``own_freedoms`` has them."""
     space = Runs(runs, [each.name for each in freedoms])
     linear = space.linear(np.zeros((len(space.keys), len(freedoms))), ceilings_of(freedoms, space.keys))
-    spreads = np.array([math.sqrt(sum(each**2 for each in freedom.spreads.values())) for freedom in freedoms])
+    spreads = np.array([each.spreads[LEVEL] for each in freedoms])
     found = [estimate(run.case, run.layout) for run in runs]
     cells, models = ([key_of(run).values()[LEVEL] for run in runs], [run.case.model for run in runs])
     return Own(

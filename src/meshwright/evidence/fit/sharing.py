@@ -22,6 +22,8 @@ from meshwright.evidence.fit.noise import FLOOR
 from meshwright.value import Value
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     Floats = NDArray[np.float64]
@@ -31,10 +33,11 @@ MOVES = {0.02: 0.23, 0.1: 0.14, 0.25: 0.23, 0.5: 0.17, 1.0: 0.13, 2.0: 0.1}
 """How far constants may be from where kin have them, in spreads, each with its probability."""
 PRECISIONS = {0.5: 0.32, 1.0: 0.44, 2.0: 0.18, 4.0: 0.06}
 """How far layouts are off beside what intervals say, each with its probability."""
-KNOWN = 0.35
+KNOWN = 0.7
 """Spreads of constants of a device, framework and precision that have runs, over those without."""
-COMMON, MODEL, ALIKE, REACH, OWN = 0.3, 0.3, 0.5, 5.0, 0.3
-"""Shares of the standard deviation of a prediction; reach in doublings of a degree."""
+COMMON, MODEL, ALIKE, REACH, OWN = 0.3, 0.1, 0.7, 2.5, 0.3
+"""Shares of the standard deviation of a prediction; reach in doublings of a degree. These and ``KNOWN`` foretell best, on coarse
+grids, what sources of the corpus that are left out whole say after one, three or chosen runs (docs/few-shot.md)."""
 TAILS, WIDER = 4.0, 1.35
 """Degrees of freedom of a run's own error; variance that stands for its tails where a new run is predicted."""
 ROUNDS = 12
@@ -67,6 +70,14 @@ class Own(Value, frozen=True, kw_only=True):
         """1 where two runs are of one cell, ``[n, n]``."""
         return np.asarray((self.cell[:, None] == self.cell[None, :]).astype(float))
 
+    def of(self, members: Sequence[int]) -> Own:
+        """Some of the runs, in this order."""
+        at = list(members)
+        return Own(
+            error=self.error[at], spread=self.spread[at], by=self.by[at], cell=self.cell[at], known=self.known[at],
+            model=self.model[at], distance=self.distance[np.ix_(at, at)],
+        )
+
 
 class Shared(Value, frozen=True, kw_only=True):
     """What own runs say of themselves and of others."""
@@ -77,15 +88,18 @@ class Shared(Value, frozen=True, kw_only=True):
     """Of the interval of 0.9 of a layout that differs from each in some knobs, ``[n]``; log units."""
 
 
+PAIRS = [(move, precision) for move in MOVES for precision in PRECISIONS]
+LOG_CHANCES = np.log([MOVES[move] * PRECISIONS[precision] for move, precision in PAIRS])
+
+
 def shared(own: Own) -> Shared:
     """The posterior, as a mixture over ``MOVES`` and ``PRECISIONS``.
 
     Holds:   one run that is far off moves less than its error; several that agree move nearly all of theirs.
     """
-    pairs = [(move, precision) for move in MOVES for precision in PRECISIONS]
-    log_weight = np.array([math.log(MOVES[move] * PRECISIONS[precision]) for move, precision in pairs])
+    log_weight = LOG_CHANCES.copy()
     means, others, deviations = [], [], []
-    for number, (move, precision) in enumerate(pairs):
+    for number, (move, precision) in enumerate(PAIRS):
         cov, fresh = _covariances(own, move, precision)
         noise = np.square(precision * OWN * own.spread)
         inverse, evidence = _robust(own.error, cov, noise + FLOOR**2)
@@ -94,22 +108,34 @@ def shared(own: Own) -> Shared:
         others.append(fresh @ inverse @ own.error)
         left = np.diag(cov) - np.einsum("ij,jk,ik->i", fresh, inverse, fresh)
         deviations.append(np.sqrt(np.maximum(left, 0.0) + WIDER * (noise + FLOOR**2)))
-    weight = np.exp(log_weight - log_weight.max())
-    weight = weight / weight.sum()
+    weight = _chances(log_weight)
     return Shared(error=weight @ np.array(means), half_width=_half_width(weight, np.array(others), np.array(deviations)))
 
 
-def prior_of(own: Own) -> tuple[Floats, Floats]:
-    """What runs share of their errors before any is measured, and the variance of each run's own part; errors are not asked.
+def covariance_of(own: Own, measured: Sequence[int] = ()) -> tuple[Floats, Floats]:
+    """What runs share of their errors, and the variance of each run's own part.
 
         Cov = E[t^2] J S^2 J^T + s s^T (a^2 + m^2 + E[l^2] c^2 Cov f)
 
+    ``measured``: runs whose errors say how far constants have moved and how good predictions are: E is over (t, l) given them.
+             Other errors are not asked.
     Shapes:  ``[n, n]``, ``[n]``.
     Units:   log units squared.
     """
-    move, precision = (math.sqrt(sum(chance * size**2 for size, chance in each.items())) for each in (MOVES, PRECISIONS))
-    covariance, _ = _covariances(own, move, precision)
+    log_weight = LOG_CHANCES.copy()
+    if len(measured):
+        told = own.of(measured)
+        for number, (move, precision) in enumerate(PAIRS):
+            noise = np.square(precision * OWN * told.spread) + FLOOR**2
+            log_weight[number] += _robust(told.error, _covariances(told, move, precision)[0], noise)[1]
+    move, precision = np.sqrt(_chances(log_weight) @ np.square(PAIRS))
+    covariance, _ = _covariances(own, float(move), float(precision))
     return covariance, np.asarray(WIDER * (np.square(precision * OWN * own.spread) + FLOOR**2))
+
+
+def _chances(log_weight: Floats) -> Floats:
+    weight = np.exp(log_weight - log_weight.max())
+    return np.asarray(weight / weight.sum())
 
 
 def _covariances(own: Own, move: float, precision: float) -> tuple[Floats, Floats]:

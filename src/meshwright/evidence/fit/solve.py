@@ -58,14 +58,18 @@ class Phase(Value, frozen=True):
     """Over the runs."""
     free: NDArray[np.bool_]
     """Over the offsets."""
+    step_noise: float | None = None
+    """Of every step, in log units, where it is known; None: it is judged by the residuals."""
 
 
-def phases_of(space: Runs, pool: Pooling) -> tuple[Phase, ...]:
+def phases_of(space: Runs, pool: Pooling, step_noise: float | None = None) -> tuple[Phase, ...]:
     """All constants by the runs that are not called untuned, then those of launches by all; one phase where none is untuned."""
     untuned = np.array([run.untuned for run in space.runs], dtype=bool)
     launching = np.array([pool.freedoms[constant].launch for constant, _, _ in pool.columns], dtype=bool)
-    whole = Phase(teaches=~untuned, free=np.ones(pool.size, dtype=bool))
-    return (whole, Phase(teaches=np.ones(len(untuned), dtype=bool), free=launching)) if untuned.any() else (whole,)
+    whole = Phase(teaches=~untuned, free=np.ones(pool.size, dtype=bool), step_noise=step_noise)
+    if not untuned.any():
+        return (whole,)
+    return whole, Phase(teaches=np.ones(len(untuned), dtype=bool), free=launching, step_noise=step_noise)
 
 
 @dataclass(frozen=True)
@@ -104,12 +108,13 @@ class Fit:
 
 def fit(
     runs: Sequence[Run], freedoms: Sequence[Freedom], *, groups: Sequence[str] | None = None,
-    shares: Mapping[str, float] | None = None, progress: Callable[[str, int, int], None] | None = None,
+    shares: Mapping[str, float] | None = None, step_noise: float | None = None,
+    progress: Callable[[str, int, int], None] | None = None,
 ) -> Fit:
     """Fit all constants to all runs.
 
     Shapes:  runs of any cases; ``groups`` names what each run re-measures (same name, same configuration); ``shares``: see
-             ``pooling``.
+             ``pooling``; ``step_noise``: see ``Phase``.
     Errors:  ``InputError`` for more than ``MAX_RUNS``; a run without a figure pulls at nothing.
     Holds:   deterministic: no random numbers, the order of runs changes sums only in the last bits.
     """
@@ -119,13 +124,14 @@ def fit(
     ceilings = ceilings_of(freedoms, space.keys)
     pool = replace(pooling(freedoms, space.keys, shares), room=room_of(space, ceilings))
     weight = _shares(groups or [str(index) for index in range(len(runs))])
-    search = _Search(space=space, pool=pool, ceilings=ceilings, weight=weight, progress=progress)
+    phases = phases_of(space, pool, step_noise)
+    search = _Search(space=space, pool=pool, ceilings=ceilings, weight=weight, phases=phases, progress=progress)
     with workers(space) as helpers:
         search.run(helpers)
     offsets, linear, corrections = search.offsets, search.linear, search.corrections
     return Fit(
         runs=space, pool=pool, offsets=offsets, ceilings=ceilings, weight=weight, linear=linear, corrections=corrections,
-        phases=search.phases, rounds=search.rounds, converged=search.converged,
+        phases=phases, rounds=search.rounds, converged=search.converged,
     )
 
 
@@ -190,13 +196,14 @@ def _solve(
     normal, right = np.diag(1.0 / np.square(pool.spreads)), -offsets / np.square(pool.spreads)
     step = space.log_step - (linear.step + corrections + (linear.step_by * shift).sum(axis=1))
     memory = space.log_memory - (linear.memory + (linear.memory_by * shift).sum(axis=1))
-    for residual, by, names, teaches in (
-        (step, linear.step_by, kinds.step, keep & phase.teaches), (memory, linear.memory_by, kinds.memory, keep),
+    for residual, by, names, teaches, known in (
+        (step, linear.step_by, kinds.step, keep & phase.teaches, phase.step_noise),
+        (memory, linear.memory_by, kinds.memory, keep, None),
     ):
         used = np.flatnonzero(np.isfinite(residual) & teaches)
         if not len(used):
             continue
-        noise = noise_of_kinds(residual[used], names[used])
+        noise = noise_of_kinds(residual[used], names[used], known)
         factor = weight[used] * student_weights(residual[used] / noise) / np.square(noise)
         matrix, side = pool.normal_equations(by[used], space.key_of[used], factor, residual[used])
         normal, right = normal + matrix, right + side
@@ -204,19 +211,20 @@ def _solve(
 
 
 def _objective(
-    space: Runs, pool: Pooling, state: tuple[Linear, Floats], offsets: Floats, weight: Floats, teaches: NDArray[np.bool_]
+    space: Runs, pool: Pooling, state: tuple[Linear, Floats], offsets: Floats, weight: Floats, teaches: NDArray[np.bool_],
+    step_noise: float | None = None,
 ) -> float:
     """Negative log likelihood of the Student-t with the noise of each kind, plus the priors."""
     linear, corrections = state
     kinds = kinds_of_runs(space, linear.step)
     total = 0.5 * float(np.square(offsets / pool.spreads).sum())
-    for residual, names, chosen in (
-        (space.log_step - linear.step - corrections, kinds.step, teaches),
-        (space.log_memory - linear.memory, kinds.memory, np.ones(len(space.runs), dtype=bool)),
+    for residual, names, chosen, known in (
+        (space.log_step - linear.step - corrections, kinds.step, teaches, step_noise),
+        (space.log_memory - linear.memory, kinds.memory, np.ones(len(space.runs), dtype=bool), None),
     ):
         used = np.flatnonzero(np.isfinite(residual) & chosen)
         if len(used):
-            noise = noise_of_kinds(residual[used], names[used])
+            noise = noise_of_kinds(residual[used], names[used], known)
             total += float((weight[used] * student_loss(residual[used], noise)).sum())
     return total
 
@@ -225,10 +233,11 @@ class _Search:
     """Levenberg-Marquardt in turns: the bubbles of unequal stages are simulated at the start of a turn and held during it."""
 
     def __init__(
-        self, *, space: Runs, pool: Pooling, ceilings: Floats, weight: Floats, progress: Callable[[str, int, int], None] | None
+        self, *, space: Runs, pool: Pooling, ceilings: Floats, weight: Floats, phases: Sequence[Phase],
+        progress: Callable[[str, int, int], None] | None,
     ) -> None:
         self.space, self.pool, self.ceilings, self.weight, self.progress = space, pool, ceilings, weight, progress
-        self.offsets, self.corrections, self.phases = np.zeros(pool.size), np.zeros(len(space.runs)), phases_of(space, pool)
+        self.offsets, self.corrections, self.phases = np.zeros(pool.size), np.zeros(len(space.runs)), phases
         self.linear: Linear
         self.rounds, self.converged, self.damping = 0, False, LEAST_DAMPING
 
@@ -265,7 +274,7 @@ class _Search:
             self.damping = max(self.damping / 2.0, LEAST_DAMPING)
 
     def _objective(self, linear: Linear, offsets: Floats, phase: Phase) -> float:
-        return _objective(self.space, self.pool, (linear, self.corrections), offsets, self.weight, phase.teaches)
+        return _objective(self.space, self.pool, (linear, self.corrections), offsets, self.weight, phase.teaches, phase.step_noise)
 
     def _evaluate(self, offsets: Floats, helpers: Workers | None) -> Linear:
         done, count = 0, len(self.space.runs)
