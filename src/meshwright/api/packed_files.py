@@ -8,19 +8,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
+    from meshwright.domain.layout import Layout
     from meshwright.frameworks.base import Framework
-    from meshwright.frameworks.facts import PackingLimit
     from meshwright.frameworks.settings import Reading
 
 
-def limit_of(framework: Framework, reading: Reading) -> PackingLimit | None:
-    """How the framework packs while it runs; None where the batch of the files counts what is packed."""
-    return framework.facts.packing(reading) if framework.facts.packing is not None else None
+def most_tokens(framework: Framework, reading: Reading) -> Callable[[Layout], int] | None:
+    """What a micro-batch of a layout holds at most where the framework packs while it runs; None where the batch of the files
+    counts what is packed."""
+    facts = framework.facts
+    if facts.packed_tokens is not None:
+        return facts.packed_tokens(reading)
+    limit = facts.packing(reading) if facts.packing is not None else None
+    return None if limit is None else limit.bound
 
 
-def pack_tokens(request: Mapping[str, Any], reading: Reading, limit: PackingLimit) -> int | None:
+def pack_tokens(request: Mapping[str, Any], reading: Reading, most_tokens: Callable[[Layout], int]) -> int | None:
     """What a pack holds at most: so many of the longest samples that as many packs as were said hold all, within the files' limit.
 
     None where the request says it, or does not say how many packs there are.
@@ -34,6 +39,6 @@ def pack_tokens(request: Mapping[str, Any], reading: Reading, limit: PackingLimi
     if layout is None or "max_tokens" in request or not {"lengths", "packs", "global_batch"} <= request.keys():
         return None
     samples = samples_of(read_lengths(request["lengths"]), request.get("sequence"), split_long=bool(request.get("split_long")))
-    most = -(-limit.bound(layout) // samples.longest_tokens)
+    most = -(-most_tokens(layout) // samples.longest_tokens)
     caps = (count * samples.longest_tokens for count in range(1, most + 1))
     return next((cap for cap in caps if least_packs(samples, request["global_batch"], cap) <= request["packs"]), None)

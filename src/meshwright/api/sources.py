@@ -16,7 +16,7 @@ from meshwright.api.fields import Faults, Field, Values
 from meshwright.api.likely import likely_framework
 from meshwright.api.numbers import MOST
 from meshwright.api.options import CASE
-from meshwright.api.packed_files import limit_of, pack_tokens
+from meshwright.api.packed_files import most_tokens, pack_tokens
 from meshwright.documents.quoting import command, export
 from meshwright.errors import InputError, Message, fault
 from meshwright.value import Value
@@ -141,7 +141,7 @@ def take(values: Values, faults: Faults, texts: Sequence[File] = (), *, figures_
         else:
             reading = named.read(files, version=version and named.version, given=_given(values, model, size))
             told += said
-    if "lengths" not in values and reading.said.sequence_tokens and limit_of(named, reading):
+    if "lengths" not in values and reading.said.sequence_tokens and most_tokens(named, reading):
         told.append(Message("import.whole-samples", "samples are packed as the run goes; each is taken as {tokens:,} tokens long: "
                             "--lengths FILE says how long they are", {"tokens": reading.said.sequence_tokens}))
     why = "given" if version else "shown" if _shown(named, reading) else "assumed"
@@ -149,7 +149,7 @@ def take(values: Values, faults: Faults, texts: Sequence[File] = (), *, figures_
     if "model" not in values and model is not None:
         merged["model"] = model
     missing = tuple(name for name in _NEEDED if name not in merged and not _known_otherwise(name, merged))
-    limit = limit_of(named, reading) if "lengths" in values else None
+    limit = most_tokens(named, reading) if "lengths" in values else None
     with faults.at("lengths"):
         if limit is not None and (most := pack_tokens(merged, reading, limit)):
             merged["max_tokens"] = most
@@ -161,7 +161,7 @@ def take(values: Values, faults: Faults, texts: Sequence[File] = (), *, figures_
     return Taken(
         framework=named.at(reading.version), reading=_with(reading, beside, told), model=model, case=case, missing=missing,
         unmodelled=unmodelled, impossible=impossible, size=size,
-        asked=_asked(values, packed=limit_of(named, reading) is None), why_release=why,
+        asked=_asked(values, packed=most_tokens(named, reading) is None), why_release=why,
     )
 
 
@@ -282,7 +282,7 @@ def _merged(values: Values, reading: Reading, size: int | None, framework: Frame
             merged.setdefault(option, value)
     if size is not None and "nodes" not in merged:
         merged["devices"] = size
-    if "lengths" in values and said.global_batch_sequences is not None and limit_of(framework, reading) is None:
+    if "lengths" in values and said.global_batch_sequences is not None and most_tokens(framework, reading) is None:
         merged.setdefault("packs", said.global_batch_sequences)  # files count packs, whatever was packed into them
     return merged | {"framework": f"{framework.name}@{reading.version}"}
 

@@ -64,6 +64,9 @@ class Facts(Struct, frozen=True, kw_only=True):
     actions: Mapping[str, str] = field(default_factory=dict)
     """Action -> keys, for frameworks of others; those of this package stand in ``actions.yaml``."""
     packing: Callable[[Reading], PackingLimit | None] | None = None
+    packed_tokens: Callable[[Reading], Callable[[Layout], int] | None] | None = None
+    """What a micro-batch of a layout holds at most, where files count samples and pack them as they run under another sort of
+    limit than ``packing``; None of files that do not."""
     """How its trainer packs; None where it never does, or where the files do not say it."""
 
 

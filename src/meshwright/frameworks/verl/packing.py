@@ -6,11 +6,27 @@ from typing import TYPE_CHECKING
 
 from meshwright.frameworks.verl.batch import sequences_under
 from meshwright.frameworks.verl.keys import Places
+from meshwright.frameworks.verl.reading import DEFAULTS
 from meshwright.frameworks.verl.sources import is_sft
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from meshwright.domain.layout import Layout
     from meshwright.frameworks.settings import Reading
+
+
+def packed_tokens(section: str, reading: Reading) -> Callable[[Layout], int] | None:
+    """What a micro-batch of a layout is packed towards; None where files do not pack, or only the run knows under which cap.
+
+    verl balances micro-batches, of which it makes as many as the cap asks for; it is no bound to the token.
+    """
+    tuning = is_sft(reading.source)
+    places = Places("" if tuning else section)
+    cap = reading.source.value(places.cap) if places.cap in reading.source.settings else DEFAULTS[places.cap]
+    if reading.source.value(places.dynamic, tuning) is not True or not isinstance(cap, int):
+        return None
+    return lambda layout: cap * layout.context_parallel
 
 
 def cap_stays(section: str, reading: Reading, layout: Layout, key: str) -> bool:

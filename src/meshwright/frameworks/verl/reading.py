@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from meshwright.documents.source import Source
     from meshwright.domain.layout import Layout
+    from meshwright.domain.training import Batch
     from meshwright.frameworks.surface import Surface
 
 OTHER = {DP: "verl-fsdp", MCORE: "verl-megatron"}
@@ -38,6 +39,13 @@ class Step(Struct, frozen=True):
     world: int | None
     samples: int | None
     sequence_tokens: int | None
+    packs: Batch | None = None
+    """What the samples are packed into, where files pack and that is known."""
+
+    @property
+    def sequences(self) -> int | None:
+        """What a micro-batch is counted in: packs, or samples."""
+        return self.packs.global_batch_sequences if self.packs else self.samples
 
 
 Build = "Callable[[Values, Step, Given], Layout | None]"
@@ -66,7 +74,8 @@ def interpret(
     values = Values(source=source, surface=surface, release=release, strict=True)
     tuning, chosen = is_sft(source), engine_of(source)
     places = Places("" if tuning else section)
-    step = Step(places, _world(values, given, tuning), _samples(values, given, tuning), _sequence(values, given, tuning))
+    packs = given.packs if source.value(places.dynamic, tuning) is True else None
+    step = Step(places, _world(values, given, tuning), _samples(values, given, tuning), _sequence(values, given, tuning), packs)
     layout = None
     if arrays := lost(source):
         values.refuse(
@@ -126,14 +135,15 @@ def microbatch_of(values: Values, step: Step, dp: int | None, shards: int) -> in
     places, tuning = step.places, not step.places.section
     if not values.bool(places.dynamic, tuning):
         return _fixed(values, step)
-    cap = number(values, places.cap)
-    if not (cap and step.sequence_tokens and step.samples and dp) or step.samples % dp:
+    cap, count = number(values, places.cap), step.sequences
+    tokens = step.packs.sequence_tokens if step.packs else step.sequence_tokens
+    if not (cap and tokens and count and dp) or count % dp:
         return 1
-    size = sequences_under(cap, shards, step.sequence_tokens, step.samples // dp)
-    if size * step.sequence_tokens != cap * shards:
+    size = sequences_under(cap, shards, tokens, count // dp)
+    if size * tokens != cap * shards:
         values.refuse(
             "verl.packed", "micro-batches are packed towards {limit} tokens ({key} x {shards}), read as {size} whole sequences of "
-            "{sequence}", limit=cap * shards, key=places.cap, shards=shards, size=size, sequence=step.sequence_tokens,
+            "{sequence}", limit=cap * shards, key=places.cap, shards=shards, size=size, sequence=tokens,
         )
     return size
 

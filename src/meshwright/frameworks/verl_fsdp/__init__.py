@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 from meshwright.domain.features import Features
 from meshwright.frameworks.base import Framework
 from meshwright.frameworks.divisibility import whole_sequences
+from meshwright.frameworks.facts import Facts
 from meshwright.frameworks.surface import Surface, load_surface
 from meshwright.frameworks.verl import RELEASES
 from meshwright.frameworks.verl.mistakes import checks_of, unknown_key
-from meshwright.frameworks.verl.packing import cap_stays
+from meshwright.frameworks.verl.packing import cap_stays, packed_tokens
 from meshwright.frameworks.verl.reading import interpret
 from meshwright.frameworks.verl.sources import added_keys, detect, opener
 from meshwright.frameworks.verl.writing import write
@@ -88,6 +89,7 @@ VERL_FSDP = Framework(
     normal=normal,
     unspoken=UNSPOKEN,
     stays=partial(cap_stays, SECTION),
+    facts=Facts(packed_tokens=partial(packed_tokens, SECTION)),
     alternatives=(
         frozenset({"actor_rollout_ref.actor.ulysses_sequence_parallel_size",
                    "actor_rollout_ref.actor.fsdp_config.ulysses_sequence_parallel_size"}),

@@ -18,7 +18,7 @@ def build(values: Values, step: Step, given: Given) -> Layout | None:
     ulysses = ranks if ranks > 1 else values.degree(f"{engine}.ulysses_sequence_parallel_size")
     dp = data_parallel_of(values, step.world, ulysses)
     size = microbatch_of(values, step, dp, ulysses)
-    count = microbatches_of(values, step.samples, size, dp)
+    count = microbatches_of(values, step.sequences, size, dp)
     if dp is None or count is None or step.world is None:
         return None
     asked = values.int(f"{engine}.fsdp_size", -1)

@@ -27,7 +27,7 @@ def build(values: Values, step: Step, given: Given) -> Layout | None:
     etp = values.int(f"{engine}.expert_tensor_parallel_size") or (tp if ep > 1 else 1)
     dp = data_parallel_of(values, step.world, tp * pp * cp)
     size = microbatch_of(values, step, dp, cp)
-    count = microbatches_of(values, step.samples, size, dp)
+    count = microbatches_of(values, step.sequences, size, dp)
     staged = _stages(values, engine, pp, chunks, given)
     if values.bool(f"{engine}.dynamic_context_parallel"):
         values.refuse("verl.dynamic-context", "with dynamic_context_parallel each sample has a context-parallel size of its own: "
