@@ -29,6 +29,7 @@ CONTRACT = [
     "accelerate",
     "llama-factory-hf",
     "llama-factory-megatron",
+    "ms-swift-megatron",
 ]
 
 
