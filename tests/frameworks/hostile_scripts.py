@@ -6,7 +6,8 @@ import subprocess
 from pathlib import Path
 
 REAL = ("bash", "cat", "dirname", "env", "grep", "seq", "tee")
-STUBS = ("accelerate", "deepspeed", "llamafactory-cli", "make", "msrun", "python", "python3", "scontrol", "srun", "torchrun")
+STUBS = ("accelerate", "deepspeed", "llamafactory-cli", "make", "megatron", "msrun", "python", "python3", "scontrol", "srun",
+         "torchrun")
 CANARY = "pwned"
 """The command in hostile names: it notes that it ran."""
 _STUB = """#!/bin/bash

@@ -15,7 +15,7 @@ from pathlib import Path
 from hostile_scripts import REAL, calls
 from markdown_it import MarkdownIt
 
-LAUNCHERS = ("accelerate", "deepspeed", "llamafactory-cli", "make", "msrun", "python", "python3", "torchrun")
+LAUNCHERS = ("accelerate", "deepspeed", "llamafactory-cli", "make", "megatron", "msrun", "python", "python3", "torchrun")
 NOTED = ("RANK", "WORLD_SIZE", "LOCAL_MASTER_ADDR", "GPUS_PER_NODE", "PYTHONPATH", "RANK_ID", "RANK_SIZE", "NGPU", "NNODES",
          "NPROC_PER_NODE", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT")
 """What frameworks take from the environment instead of their arguments."""
@@ -156,7 +156,7 @@ def rendezvous(call: Call) -> Rendezvous:
         return Rendezvous(nodes, int(config["num_processes"]) // nodes, int(said["--machine_rank"]), said["--main_process_ip"],
                           said["--main_process_port"], words[10:])
     there = call.environment
-    if name == "llamafactory-cli":
+    if name in {"llamafactory-cli", "megatron"}:
         return Rendezvous(int(there["NNODES"]), int(there["NPROC_PER_NODE"]), int(there["NODE_RANK"]), there["MASTER_ADDR"],
                           there["MASTER_PORT"], words[2:])
     assert name == "python", words

@@ -56,7 +56,7 @@ def test_what_a_model_has_beyond_attention_and_feed_forward(model: str, parts: t
     ("bridge", None, KIMI, "Megatron-Bridge 0.3 cannot train kimi-linear-48b-a3b with what is written here: it has no Kimi delta"),
     ("torchtitan", None, QWEN,
      "it has no gated delta net; it has no gate on attention; --framework megatron or accelerate or deepspeed or llama-factory-hf "
-     "or bridge can"),
+     "or bridge or ms-swift-megatron can"),
     ("megatron", None, "minimax-m3", "it has no sparse attention over blocks of keys"),
     ("megatron", None, "mimo-v2-flash", "it has no values of another width than their keys"),
     ("bridge", "0.3", FALCON, "it has no attention beside a mixer; --framework accelerate or deepspeed or llama-factory-hf or "

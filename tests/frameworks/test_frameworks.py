@@ -31,6 +31,7 @@ CONTRACT = [
     "accelerate",
     "llama-factory-hf",
     "llama-factory-megatron",
+    "ms-swift-megatron",
 ]
 
 

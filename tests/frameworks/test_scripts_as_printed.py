@@ -25,7 +25,7 @@ PLANS = {
     "mindspeed-llm": "tp2 pp2 mb1 sp zero1", "nanotron": "tp2 pp2 mb1 sp zero1", "picotron": "tp2 pp2 mb1",
     "torchtitan": "tp2 mb1 sp zero3", "torchtitan@0.2": "mb1 zero3", "accelerate": "mb1 zero3",
     "llama-factory-hf": "mb1 zero2", "llama-factory-hf@fsdp2": "mb1 zero3",
-    "llama-factory-megatron": "tp2 pp2 mb1 sp zero1",
+    "llama-factory-megatron": "tp2 pp2 mb1 sp zero1", "ms-swift-megatron": "tp2 pp2 mb1 sp zero1",
     "mindspeed-core-ms@br_master": "tp2 pp2 mb1 sp zero1",
 }
 

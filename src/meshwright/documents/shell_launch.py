@@ -59,8 +59,10 @@ class Launcher(Struct, frozen=True, kw_only=True):
     total: tuple[str, ...] = ()
     program: bool = True
     """A command of its own, and not a module of Python alone."""
-    verb: str = ""
-    """The word behind the command that makes it launch."""
+    verbs: tuple[str, ...] = ()
+    """Words behind the command of which one makes it launch."""
+    verb_is_program: bool = False
+    """The verb says what is run, and all behind it is its own."""
     by_environment: bool = False
     """Nodes and processes are variables of the environment, which stand among the options."""
 
@@ -83,9 +85,12 @@ _TORCHRUN = Launcher(
     nodes=("nnodes",), per_node=("nproc-per-node",),
 )
 _FACTORY = Launcher(
-    switches=frozenset(), valued=frozenset(), nodes=("NNODES",), per_node=("NPROC_PER_NODE",), verb="train", by_environment=True,
+    switches=frozenset(), valued=frozenset(), nodes=("NNODES",), per_node=("NPROC_PER_NODE",), verbs=("train",),
+    by_environment=True,
 )
 """LLaMA-Factory's own, which starts torchrun. Source: llamafactory/launcher.py."""
+_SWIFT = structs.replace(_FACTORY, verbs=("sft", "pt", "rlhf"), verb_is_program=True)
+"""ms-swift's own, which starts torchrun. Source: swift/cli/main.py."""
 LAUNCHERS: Mapping[str, Launcher] = {
     "torchrun": _TORCHRUN,
     "torch.distributed.launch": structs.replace(_TORCHRUN, program=False),
@@ -122,7 +127,7 @@ LAUNCHERS: Mapping[str, Launcher] = {
             "fsdp-cpu-ram-efficient-loading fsdp-sync-module-states fsdp-activation-checkpointing fsdp-reshard-after-forward "
             "fsdp-forward-prefetch downcast-bf16 fp8-backend same-network env main-training-function"
         ),
-        nodes=("num-machines",), per_node=(), total=("num-processes",), verb="launch",
+        nodes=("num-machines",), per_node=(), total=("num-processes",), verbs=("launch",),
     ),
     "msrun": Launcher(
         switches=frozenset(),
@@ -135,6 +140,7 @@ LAUNCHERS: Mapping[str, Launcher] = {
     ),
     "llamafactory-cli": _FACTORY,
     "lmf": _FACTORY,
+    "megatron": _SWIFT,
 }
 _SLURM = Launcher(
     switches=frozenset(), valued=frozenset(),
@@ -182,8 +188,8 @@ def _launch_of(command: Command, headers: Mapping[str, Word]) -> tuple[int, Laun
         launcher = LAUNCHERS.get(name)
         if launcher is not None and launcher.program:
             rest = words[index + 1 :]
-            if not launcher.verb or (rest and rest[0].text == launcher.verb):
-                return 3, _launched(command, name, rest[1:] if launcher.verb else rest, words[:index], headers)
+            if not launcher.verbs or (rest and rest[0].text in launcher.verbs):
+                return 3, _launched(command, name, rest[1:] if launcher.verbs else rest, words[:index], headers)
         if _PYTHON.fullmatch(name) or (not word.known and _runs(words[index + 1 : index + 3])):
             return _python(command, words[index + 1 :], words[:index], headers)
         if name.endswith(".py") and index == 0:
@@ -258,6 +264,8 @@ def _launched(command: Command, name: str, rest: tuple[Word, ...], before: tuple
     arguments: tuple[Word, ...] = ()
     module = False
     index = 0
+    if launcher.verb_is_program:
+        program, arguments, rest = command.words[len(before) + 1], rest, ()
     while index < len(rest):
         word = rest[index]
         if word.known and _OPTION.fullmatch(word.text):
