@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from meshwright.check.context import finding
 from meshwright.documents.opening import is_script
-from meshwright.documents.source import UNKNOWN
+from meshwright.documents.source import UNKNOWN, Around
 from meshwright.errors import InputError, Message
 from meshwright.frameworks.settings import Finding
 from meshwright.frameworks.surface import typed
@@ -30,9 +30,11 @@ def keys(context: Context) -> Iterator[Finding]:
     surface, release = context.framework.surface(), context.reading.version
     judged = {str(message.values.get("key")) for message in context.reading.messages if message.id.startswith("setting.")}
     takes_flags = any(key.startswith("-") for key in surface.keys)
+    read_as_keys = {each.path for each in context.reading.source.documents if isinstance(each, Around)}
     for setting in context.reading.source.settings.values():
-        if setting.file in context.strangers or (is_script(setting.file) and not takes_flags):
-            continue  # another's file, or a script that only launches
+        only_launches = is_script(setting.file) and not takes_flags and setting.file not in read_as_keys
+        if setting.file in context.strangers or only_launches:
+            continue
         known = surface.find(setting.key, release)
         if known is None:
             if not surface.inside(setting.key, release):
