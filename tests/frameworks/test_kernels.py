@@ -36,7 +36,9 @@ def test_what_is_written_is_read_back(name):
         features = runner.features
         for kernel in (None, *features.attentions):
             for on in (None, True, False) if features.compiles else (None,):
-                compiled, attention = own_unsaid(case, features.attentions, compiled=on, attention=kernel)
+                compiled, attention = own_unsaid(
+                    case, features.attentions, compiled=on, attention=kernel, by_default=features.own_attention
+                )
                 named = replace(layout, attention=attention, compiled=compiled)
                 if not is_legal(runner, case, named):
                     continue

@@ -83,8 +83,9 @@ class Setup(Value, frozen=True, kw_only=True):
             )
         except InputError as error:
             raise InputError(self._of_packs(each) for each in error.messages) from None
+        features = self.framework.features
         compiled, attention = own_unsaid(
-            self.case, self.framework.features.attentions, compiled=layout.compiled, attention=layout.attention
+            self.case, features.attentions, compiled=layout.compiled, attention=layout.attention, by_default=features.own_attention
         )
         layout = replace(layout, compiled=compiled, attention=attention)
         return layout if "overlap=" in label else replace(layout, overlap=self.framework.overlap(self.case, layout))

@@ -61,6 +61,8 @@ class Features(Value, frozen=True, kw_only=True):
     """Settings of activation memory that it has (``domain.launch.OFF``)."""
     attentions: tuple[AttentionKernel, ...] = ()
     """Attention kernels that it can be told to run; empty: it has no key for them."""
+    own_attention: AttentionKernel | None = None
+    """What its files choose where a layout names no kernel; None: what the implementation has."""
     compiles: bool = False
     """Its files can switch torch.compile on and off."""
     sequence_parallel_with_tensor: bool = False

@@ -74,9 +74,16 @@ def unpriced(case: Case, layout: Layout) -> tuple[Message, ...]:
 
 
 def own_unsaid(
-    case: Case, attentions: tuple[AttentionKernel, ...], *, compiled: bool | None, attention: AttentionKernel | None
+    case: Case, attentions: tuple[AttentionKernel, ...], *, compiled: bool | None, attention: AttentionKernel | None,
+    by_default: AttentionKernel | None = None,
 ) -> tuple[bool | None, AttentionKernel | None]:
-    """Chosen kernels, None where the case has them by itself; ``attentions`` are those that the framework can be told to run."""
+    """Chosen kernels, None where the case has them by itself; ``attentions`` are those that the framework can be told to run,
+    ``by_default`` is what its files choose where none is named."""
     own = case.implementation
-    kernel = own.kernel or ("" if "fused" in attentions else "flash")
+    kernel = by_default_of(case, by_default) or own.kernel or ("" if "fused" in attentions else "flash")
     return None if compiled == own.compiled else compiled, None if attention == kernel else attention
+
+
+def by_default_of(case: Case, by_default: AttentionKernel | None) -> AttentionKernel | None:
+    """What files choose where no kernel is named; flash attention has no sinks, the fused kernel has."""
+    return "fused" if by_default == "flash" and case.model.attention.sinks else by_default

@@ -36,7 +36,9 @@ BATCH_RULES = ("dp does not divide the global batch", "dp x mb does not divide t
 def lacking_kernels(case: Case, features: Features, pins: Pins) -> list[Message]:
     """One line for each pinned kernel, and for pinned overlap, that the framework has no key for and does not have by itself."""
     wish = None if pins.compile is None else pins.compile == "on"
-    compiled, attention = own_unsaid(case, features.attentions, compiled=wish, attention=pins.attention)
+    compiled, attention = own_unsaid(
+        case, features.attentions, compiled=wish, attention=pins.attention, by_default=features.own_attention
+    )
     words = set(features.overlap_words(case.training.optimizer.name))
     asked: dict[str, tuple[str | None, tuple[str, ...]]] = {
         "attention": (attention, features.attentions),

@@ -235,7 +235,9 @@ def make_space(case: Case, features: Features, devices: int, pins: Pins) -> Spac
     schedules = tuple(dict.fromkeys(name for name in features.schedules if wanted is None or _same_schedule(name, wanted)))
     kinds = context_kinds(case.model, features)
     wish = None if pins.compile is None else pins.compile == "on"
-    compiled, attention = own_unsaid(case, features.attentions, compiled=wish, attention=pins.attention)
+    compiled, attention = own_unsaid(
+        case, features.attentions, compiled=wish, attention=pins.attention, by_default=features.own_attention
+    )
     case = with_kernels(case, compiled=compiled, attention=attention)
     if attention == "math":
         pins = structs.replace(pins, cp=1)

@@ -20,6 +20,7 @@ __all__ = ["MS_SWIFT_MEGATRON", "surface"]
 _FEATURES = replace(
     MEGATRON.at(CORE).features, name=NAME, tasks=("pretrain", "sft", "lora"), partial_sharding=False, context_kinds=("ring",),
     overlaps=("grad", "param", "tp", "p2p"), offloads=(), positions=("rope",), plain_optimizers=("muon",),
+    own_attention="flash",
 )
 MS_SWIFT_MEGATRON = Framework(
     name=NAME,

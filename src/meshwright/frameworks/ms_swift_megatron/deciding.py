@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from meshwright.domain.kernels import by_default_of
 from meshwright.frameworks.megatron import MEGATRON
 from meshwright.frameworks.megatron.layout_arguments import CONTEXT_TYPES
 from meshwright.frameworks.megatron.layout_arguments import decide as decide_flags
@@ -50,13 +51,13 @@ def _backend(case: Case, layout: Layout) -> str:
     """The attention kernel; flash has no sinks."""
     if layout.attention is not None:
         return BACKENDS[layout.attention]
-    return "fused" if case.model.attention.sinks else "flash"
+    return BACKENDS[by_default_of(case, "flash") or ""]
 
 
 def normal(case: Case, layout: Layout) -> Layout:
     """The layout as the settings have it."""
     plain = MEGATRON.at(CORE).normal(case, layout)
-    own = "fused" if case.model.attention.sinks else "flash"
+    own = by_default_of(case, "flash")
     return replace(
         plain, attention=None if layout.attention == own else layout.attention, overlap=replace(plain.overlap, expert=False),
     )

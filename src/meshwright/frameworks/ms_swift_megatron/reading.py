@@ -51,7 +51,8 @@ def interpret(source: Source, given: Given, release: str) -> Reading:
     if layout is not None:
         own = "fused" if given.model is not None and given.model.attention.sinks else "flash"
         layout = replace(layout, attention=None if layout.attention == own else layout.attention)
-    messages = (*values.messages, *map(_own_words, below.messages), *_pairs(values))
+    of_flags = (each for each in below.messages if each not in source.remarks)
+    messages = (*values.messages, *map(_own_words, of_flags), *_pairs(values))
     return Reading(
         framework=NAME, version=release, source=source, said=said, layout=None if values.messages else layout, messages=messages,
     )
