@@ -51,8 +51,7 @@ def interpret(source: Source, given: Given, release: str) -> Reading:
     if layout is not None:
         own = "fused" if given.model is not None and given.model.attention.sinks else "flash"
         layout = replace(layout, attention=None if layout.attention == own else layout.attention)
-    of_flags = (each for each in below.messages if each not in source.remarks)
-    messages = (*values.messages, *map(_own_words, of_flags), *_pairs(values))
+    messages = (*values.messages, *map(_own_words, below.messages), *_pairs(values))
     return Reading(
         framework=NAME, version=release, source=source, said=said, layout=None if values.messages else layout, messages=messages,
     )
@@ -60,7 +59,7 @@ def interpret(source: Source, given: Given, release: str) -> Reading:
 
 def as_flags(values: Values) -> Source:
     """The settings that decide a layout as flags of Megatron-LM, defaults among them; a wrong value is noted."""
-    return replace(values.source, settings={setting.key: setting for setting in _flags(values)})
+    return replace(values.source, remarks=(), settings={setting.key: setting for setting in _flags(values)})
 
 
 def _flags(values: Values) -> Iterator[Setting]:
