@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from meshwright.domain.case import Case
     from meshwright.domain.estimate import Estimate
     from meshwright.domain.features import Features
-    from meshwright.domain.layout import Grid, Layout
+    from meshwright.domain.layout import Grid, Layout, Recompute
     from meshwright.estimate.known_work import KnownWork
     from meshwright.search.balance.layouts import Choice
     from meshwright.search.finalists import Candidate
@@ -137,8 +137,15 @@ def _chosen(
     faster = [sorted((each for each in band if each.step_s < bar), key=lambda each: (each.step_s, each.order)) for band in near]
     pairs = zip_longest(_first(simulated, SIMULATED), _first(fitting, BASES))
     fits = {_pipeline(bases[0]): bases for pair in pairs for bases in reversed(pair) if bases}
-    fits |= {_pipeline(bases[0]): bases for bases in _first(risky, RISKY) if _pipeline(bases[0]) not in fits}
-    return [*fits.values(), *(own for band in faster for bases in _first(band, NEAR, _unchunked) for own in _apart(bases))]
+    known = {_treated(each) for bases in fits.values() for each in bases}
+    edge = [bases for bases in _first(risky, RISKY) if _treated(bases[0]) not in known]
+    return [*fits.values(), *edge, *(own for band in faster for bases in _first(band, NEAR, _unchunked) for own in _apart(bases))]
+
+
+def _treated(layout: Layout) -> tuple[Layout, Recompute]:
+    """A pipeline and how its layers are treated: what may not fit under one treatment may be the best once its stages are filled
+    anew, whichever treatment it came with first."""
+    return _pipeline(layout), whole(layout.recompute)
 
 
 def _apart(bases: Sequence[Layout]) -> Iterator[list[Layout]]:
