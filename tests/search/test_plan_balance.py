@@ -235,8 +235,8 @@ def test_a_pin_finds_nothing_better_where_memory_is_short(model):
 
 
 def test_a_pipeline_at_the_edge_is_filled_under_its_own_treatment_whichever_it_came_with_first():
-    """Of three stages the first that fits recomputes six whole layers; its faster treatment hardly fits with even stages and was filled
-    without the pin alone: 9.36 s with it, 9.23 s without."""
+    """Of three stages the first that fits recomputes six whole layers; its faster treatment hardly fits with even stages, and was
+    filled without the pin alone: 9.36 s with it, 9.23 s without."""
     found = mw.plan(mw.PlanRequest(
         model="qwen3-30b-a3b", device="h100-sxm", nodes=3, global_batch=1024, sequence=2048, task="sft", framework="verl-megatron",
         pin=["pp=3"],
