@@ -27,11 +27,11 @@ def fullest(held, weights):
 
 
 @given(asked=st.lists(st.lists(PIPELINES, max_size=6), min_size=1, max_size=4),
-       weights=st.lists(st.integers(0, 9), min_size=5, max_size=5), kept=st.sampled_from((3, 4096)))
+       weights=st.lists(st.integers(0, 9), min_size=5, max_size=5), kept=st.sampled_from((300, 2**20)))
 def test_what_was_asked_before_does_not_matter(asked, weights, kept):
     formula, weights = SCHEDULES["interleaved"].held_until_weight, np.array(weights, dtype=np.float64)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "KEPT", kept)
+        patch.setattr(module, "KEPT_CELLS", kept)
         for pipelines in asked:
             own = columns(pipelines)
             held = module.held_chunks("interleaved", own)

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from meshwright.domain.case import Case
     from meshwright.domain.implementation import Implementation
     from meshwright.domain.layout import AttentionKernel, Layout
+    from meshwright.domain.model import Model
 
 CORE = ("core_attn",)
 """Modules of the rows that stand inside the attention core alone."""
@@ -80,10 +81,10 @@ def own_unsaid(
     """Chosen kernels, None where the case has them by itself; ``attentions`` are those that the framework can be told to run,
     ``by_default`` is what its files choose where none is named."""
     own = case.implementation
-    kernel = by_default_of(case, by_default) or own.kernel or ("" if "fused" in attentions else "flash")
+    kernel = by_default_of(case.model, by_default) or own.kernel or ("" if "fused" in attentions else "flash")
     return None if compiled == own.compiled else compiled, None if attention == kernel else attention
 
 
-def by_default_of(case: Case, by_default: AttentionKernel | None) -> AttentionKernel | None:
+def by_default_of(model: Model | None, by_default: AttentionKernel | None) -> AttentionKernel | None:
     """What files choose where no kernel is named; flash attention has no sinks, the fused kernel has."""
-    return "fused" if by_default == "flash" and case.model.attention.sinks else by_default
+    return "fused" if by_default == "flash" and model is not None and model.attention.sinks else by_default

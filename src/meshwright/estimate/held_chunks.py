@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     Counts = NDArray[np.int64]
 
-KEPT = 4096
-"""Pipelines that are remembered, of one schedule and number of rows: some 5 kB each."""
+KEPT_CELLS = 2**20
+"""Numbers that are remembered of one schedule and number of rows, 8 MB: 1,500 pipelines of five rows and eight chunks."""
 
 
 def held_chunks(schedule: str, pipelines: Counts) -> Array:
@@ -35,10 +35,12 @@ def held_chunks(schedule: str, pipelines: Counts) -> Array:
     keys = list(map(tuple, pipelines.T.tolist()))
     new = {key: number for number, key in enumerate(keys) if key not in known}
     if new:
-        if len(known) + len(new) > KEPT:
+        counted = _counted(schedule, pipelines[:, list(new.values())])
+        if sum(each.size for each in (*known.values(), *counted)) > KEPT_CELLS:
+            asked = {key: known[key] for key in keys if key in known}
             known.clear()
-            new = {key: number for number, key in enumerate(keys)}
-        known.update(zip(new, _counted(schedule, pipelines[:, list(new.values())]), strict=True))
+            known.update(asked)
+        known.update(zip(new, counted, strict=True))
     own = [known[key] for key in keys]
     moments, chunks = max(map(len, own), default=1), int(pipelines[2].max(initial=1))
     found = np.zeros((len(own), moments, chunks, len(pipelines) - 3))
@@ -61,4 +63,4 @@ def _counted(schedule: str, pipelines: Counts) -> list[Array]:
     m, pipeline_parallel, chunks, *stage = pipelines
     held = formula(stage=np.stack(stage), num_stages=pipeline_parallel, num_microbatches=m, num_chunks=chunks)
     every = held.transpose(3, 0, 1, 2).astype(np.float64, order="C")
-    return [each[:, :own] for each, own in zip(every, chunks.tolist(), strict=True)]
+    return [each[:, :own].copy() for each, own in zip(every, chunks.tolist(), strict=True)]

@@ -10,7 +10,7 @@ from meshwright.frameworks.megatron import MEGATRON
 from meshwright.frameworks.ms_swift_megatron.deciding import UNSPOKEN, decide, normal
 from meshwright.frameworks.ms_swift_megatron.limits import all_limits
 from meshwright.frameworks.ms_swift_megatron.mistakes import CHECKS, unknown_key
-from meshwright.frameworks.ms_swift_megatron.names import CORE, NAME, RELEASES, TITLE
+from meshwright.frameworks.ms_swift_megatron.names import CORE, NAME, OWN_ATTENTION, RELEASES, TITLE
 from meshwright.frameworks.ms_swift_megatron.reading import interpret, surface
 from meshwright.frameworks.ms_swift_megatron.sources import open_files
 from meshwright.frameworks.ms_swift_megatron.writing import write
@@ -20,7 +20,7 @@ __all__ = ["MS_SWIFT_MEGATRON", "surface"]
 _FEATURES = replace(
     MEGATRON.at(CORE).features, name=NAME, tasks=("pretrain", "sft", "lora"), partial_sharding=False, context_kinds=("ring",),
     overlaps=("grad", "param", "tp", "p2p"), offloads=(), positions=("rope",), plain_optimizers=("muon",),
-    own_attention="flash",
+    own_attention=OWN_ATTENTION,
 )
 MS_SWIFT_MEGATRON = Framework(
     name=NAME,

@@ -10,7 +10,7 @@ from meshwright.frameworks.megatron import MEGATRON
 from meshwright.frameworks.megatron.layout_arguments import CONTEXT_TYPES
 from meshwright.frameworks.megatron.layout_arguments import decide as decide_flags
 from meshwright.frameworks.megatron.precision_arguments import BACKENDS
-from meshwright.frameworks.ms_swift_megatron.names import CORE, SWITCHED_OFF, name_of
+from meshwright.frameworks.ms_swift_megatron.names import CORE, OWN_ATTENTION, SWITCHED_OFF, name_of
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
@@ -51,13 +51,13 @@ def _backend(case: Case, layout: Layout) -> str:
     """The attention kernel; flash has no sinks."""
     if layout.attention is not None:
         return BACKENDS[layout.attention]
-    return BACKENDS[by_default_of(case, "flash") or ""]
+    return BACKENDS[by_default_of(case.model, OWN_ATTENTION) or ""]
 
 
 def normal(case: Case, layout: Layout) -> Layout:
     """The layout as the settings have it."""
     plain = MEGATRON.at(CORE).normal(case, layout)
-    own = by_default_of(case, "flash")
+    own = by_default_of(case.model, OWN_ATTENTION)
     return replace(
         plain, attention=None if layout.attention == own else layout.attention, overlap=replace(plain.overlap, expert=False),
     )

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from meshwright.errors import Message
+
+if TYPE_CHECKING:
+    from meshwright.domain.layout import AttentionKernel
 
 NAME = "ms-swift-megatron"
 TITLE = "ms-swift (Megatron)"
@@ -41,10 +45,13 @@ ALIKE = (
 FLAGS: Mapping[str, str] = {**{name: f"--{name.replace('_', '-')}" for name in ALIKE}, **OTHERS}
 """Name -> flag of Megatron-LM that says the same."""
 _NAMES = {flag: name for name, flag in {**FLAGS, **SWITCHED_OFF}.items()}
+OWN_ATTENTION: AttentionKernel = "flash"
+"""Where nothing is said."""
 DEFAULTS: Mapping[str, object] = {
     "tensor_model_parallel_size": 1, "pipeline_model_parallel_size": 1, "context_parallel_size": 1,
     "expert_model_parallel_size": 1, "expert_tensor_parallel_size": 1, "micro_batch_size": 1, "global_batch_size": 16,
-    "recompute_granularity": "selective", "use_distributed_optimizer": True, "optimizer": "adam", "attention_backend": "flash",
+    "recompute_granularity": "selective", "use_distributed_optimizer": True, "optimizer": "adam",
+    "attention_backend": OWN_ATTENTION,
     "data_parallel_sharding_strategy": "optim_grads_params", "moe_token_dispatcher_type": "alltoall", "fp8_recipe": "delayed",
 }
 """What decides a layout where nobody says it, if that is not what Megatron-LM has."""

@@ -7,10 +7,21 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from meshwright.documents.source import Setting
+from meshwright.domain.kernels import by_default_of
 from meshwright.errors import Message
 from meshwright.frameworks.compose import Values
 from meshwright.frameworks.megatron.reading import interpret as interpret_flags
-from meshwright.frameworks.ms_swift_megatron.names import CORE, DEFAULTS, FLAGS, NAME, RELEASES, SWITCHED_OFF, TITLE, renamed
+from meshwright.frameworks.ms_swift_megatron.names import (
+    CORE,
+    DEFAULTS,
+    FLAGS,
+    NAME,
+    OWN_ATTENTION,
+    RELEASES,
+    SWITCHED_OFF,
+    TITLE,
+    renamed,
+)
 from meshwright.frameworks.ms_swift_megatron.sources import names_configuration, verb_of
 from meshwright.frameworks.settings import Given, Reading, Said
 from meshwright.frameworks.surface import Surface, load_surface
@@ -49,7 +60,7 @@ def interpret(source: Source, given: Given, release: str) -> Reading:
     )
     layout = below.layout
     if layout is not None:
-        own = "fused" if given.model is not None and given.model.attention.sinks else "flash"
+        own = by_default_of(given.model, OWN_ATTENTION)
         layout = replace(layout, attention=None if layout.attention == own else layout.attention)
     messages = (*values.messages, *map(_own_words, below.messages), *_pairs(values))
     return Reading(
