@@ -212,7 +212,8 @@ class _Chosen(Value, frozen=True):
 def least_width(table: Table, columns: Sequence[int]) -> int:
     """Columns of a terminal that a table needs whose own columns need so many.
 
-    Holds:   what rich says of the same table (``tests/report/test_views.py``), which measures every cell for every choice twice.
+    Holds:   what rich says of the same table, which measures every cell for every choice twice.
+    Source:  rich's ``Table``, asked by ``tests/report/test_chosen_columns.py``.
     """
     look = LOOKS[table.look]
     _, right, _, left = Padding.unpack(look["padding"])
