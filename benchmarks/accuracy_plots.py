@@ -7,7 +7,7 @@ from math import log, sqrt
 from statistics import fmean, median
 from typing import TYPE_CHECKING
 
-from benchmarks.regimes import disjoint_sets, regimes
+from benchmarks.regimes import disjoint_sets, regimes, with_failures
 from meshwright.evidence.score.metrics import reliability
 from meshwright.report.charts import Axis, Frame, log_axis, quantile
 from meshwright.report.svg import BLUE, GREEN, GREY, INK, MUTED, ORANGE, RED, Drawing
@@ -226,10 +226,9 @@ def _reliability(draw: Drawing, rows: Sequence[Scored]) -> None:
     """Of the rows that were given about p, the share that ran."""
     frame = Frame(drawing=draw, left=762, top=96, width=218, height=250, across=_shares("given a probability to run"),
                   up=_shares("of these ran"))
-    legal = [row for row in rows if row.legal]
-    frame.ground("Probability to run", "with the number of rows")
+    frame.ground("Probability to run", "where failures are published; with the number of rows")
     frame.line([(0.0, 0.0), (1.0, 1.0)], MUTED, width=1.0, dash="3 3")
-    for each in reliability(legal):
+    for each in reliability(with_failures(rows)):
         error = 2.0 * sqrt(max(each.ran_ratio * (1.0 - each.ran_ratio), 0.25 / each.n) / each.n)
         frame.line([(each.mean_probability, each.ran_ratio - error), (each.mean_probability, each.ran_ratio + error)], GREEN)
         x, y = frame.at(each.mean_probability, each.ran_ratio)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 from meshwright.evidence.score.sets import sets
 from meshwright.words import percent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from meshwright.evidence.score.scored import Scored
 
@@ -102,3 +103,17 @@ KINDS: dict[str, Callable[[Scored], tuple[float, str]]] = {
     "task": lambda row: (0.0, row.row.task),
 }
 """Way to divide the rows -> the class of a row, with its place in the order."""
+
+
+PUBLISHED = 0.1
+"""Share of failed runs from which those of a framework are taken to be published as they came."""
+
+
+def with_failures(rows: Iterable[Scored]) -> list[Scored]:
+    """Legal rows of frameworks whose sources publish runs that failed, too: what ran elsewhere says nothing of what would not."""
+    of_family: dict[str, list[Scored]] = defaultdict(list)
+    for row in rows:
+        if row.legal and row.status:
+            of_family[row.implementation].append(row)
+    told = [own for own in of_family.values() if fmean(each.status == "failed" for each in own) >= PUBLISHED]
+    return [row for own in told for row in own]
