@@ -31,7 +31,7 @@ from meshwright.words import percent, seconds
 ROOT = Path(__file__).resolve().parents[1]
 MEASURED, PICTURE = ROOT / "docs" / "accuracy.md", ROOT / "docs" / "plan.svg"
 ATLAS = ROOT / "docs" / "atlas.md"
-_PAGES = ("README.md", "docs/atlas.md", "docs/check.md", "docs/diagnose.md", "docs/fix.md", "docs/packing.md", "docs/plan.md")
+_PAGES = ("README.md", *(f"docs/{name}.md" for name in ("atlas", "check", "diagnose", "episode", "fix", "packing", "plan")))
 PAGES = [ROOT / name for name in _PAGES]
 """Pages with parts that are generated here."""
 WIDTH = "80"

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from meshwright.api.verbs.compare import CompareAnswer, CompareRequest, compare
     from meshwright.api.verbs.diagnose import DiagnoseAnswer, DiagnoseRequest, diagnose
     from meshwright.api.verbs.dryrun import DryrunAnswer, DryrunRequest, dryrun
+    from meshwright.api.verbs.episode import EpisodeAnswer, EpisodeRequest, episode
     from meshwright.api.verbs.estimate import EstimateAnswer, EstimateRequest, estimate
     from meshwright.api.verbs.explain import ExplainAnswer, ExplainRequest, explain
     from meshwright.api.verbs.export import ExportAnswer, ExportRequest, export
@@ -47,8 +48,8 @@ if TYPE_CHECKING:
     from meshwright.api.verbs.validate import ValidateAnswer, ValidateRequest, validate
 
 VERBS = (
-    "atlas", "balance", "calibrate", "catalog", "check", "compare", "diagnose", "dryrun", "estimate", "explain", "export", "fix",
-    "import_", "lint", "pack", "plan", "profile", "rehearse", "step", "sweep", "tune", "validate",
+    "atlas", "balance", "calibrate", "catalog", "check", "compare", "diagnose", "dryrun", "episode", "estimate", "explain",
+    "export", "fix", "import_", "lint", "pack", "plan", "profile", "rehearse", "step", "sweep", "tune", "validate",
 )
 """Functions of the door; each has a module of its name in ``api.verbs`` with its request and its answer."""
 _BY_VALUE = (
@@ -85,6 +86,8 @@ __all__ = [
     "DiagnoseRequest",
     "DryrunAnswer",
     "DryrunRequest",
+    "EpisodeAnswer",
+    "EpisodeRequest",
     "EstimateAnswer",
     "EstimateRequest",
     "ExplainAnswer",
@@ -124,6 +127,7 @@ __all__ = [
     "compare",
     "diagnose",
     "dryrun",
+    "episode",
     "estimate",
     "explain",
     "export",

@@ -16,6 +16,7 @@ VERBS = {
     "explain": "Say why a layout is as fast as it is, and where the rest goes.",
     "balance": "Put layers on pipeline stages and choose what each recomputes, so that a step is shortest and all fits.",
     "pack": "Put samples of unequal length into micro-batches under a limit of tokens, and find the best limit.",
+    "episode": "Predict a step of reinforcement learning: generation, log-probabilities and training, in one picture.",
     "export": "Write a plan as the files of a framework.",
     "import": "Read the files of a framework as a layout, and say what they leave open.",
     "check": "Judge the files of a framework: mistakes, memory, waste, claims.",

@@ -267,6 +267,26 @@ def total_parameters(model: Model, *, mtp: bool = False) -> int:
     return int(counts.total) + frozen_parameters(model)
 
 
+def met_parameters(model: Model, tokens: float | npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Parameters that at least one of so many tokens meets. Embedding and head count.
+
+        met = total - sum over MoE layers E (1 - k/E)^T n h f_e
+
+    Symbols: T ``tokens``, each sent to k of E experts, by a choice of its own.
+    Shapes:  tokens broadcasts.
+    Units:   parameters.
+    Holds:   balanced routing; one token meets ``active_parameters``.
+    Source:  the chance that an expert gets none of T tokens.
+    """
+    idle: npt.NDArray[np.float64] = np.asarray(0.0)
+    for index, kind in enumerate(model.kinds):
+        experts = kind.experts
+        if experts:
+            missed = (1.0 - experts.experts_per_token / experts.num_experts) ** np.asarray(tokens, dtype=np.float64)
+            idle = idle + model.pattern.count(index) * experts.num_experts * missed * _expert_size(model, experts)
+    return np.asarray(total_parameters(model) - idle)
+
+
 def active_parameters(model: Model) -> int:
     """Parameters that one token meets: all but the routed experts that it is not sent to. Embedding and head count.
 

@@ -1,0 +1,206 @@
+"""``episode``: one step of reinforcement learning, phase by phase."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from meshwright.api import numbers
+from meshwright.api.door import door
+from meshwright.api.fields import Faults, Field
+from meshwright.api.options import CASE, LAYOUT
+from meshwright.api.pins import consistent, pin
+from meshwright.api.request import Answer, ModelOnCluster, Progress, ticking
+from meshwright.errors import Message, NoAnswerError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from meshwright.api.cases import Setup
+    from meshwright.api.fields import Values
+    from meshwright.domain.episode import Engine, Episode, EpisodeEstimate
+    from meshwright.domain.estimate import Estimate
+
+SAMPLED = 4096
+"""Samples at even quantiles of their lengths that are packed to know how well packs fill."""
+_STEP, _ENGINE, _TRAINER = "Step of reinforcement learning", "Engine", "Trainer"
+_OF_SAMPLES = {"global_batch", "sequence", "lengths", "packs", "split_long", "request"}
+
+
+class EpisodeRequest(ModelOnCluster, frozen=True, kw_only=True):
+    """A model on a cluster, what a step generates, and how often it is trained on that."""
+
+    FIELDS: ClassVar[tuple[Field, ...]] = (
+        *(field for field in CASE if field.name not in _OF_SAMPLES),
+        Field(name="prompts", parse=numbers.count, metavar="N", panel=_STEP, help="Prompts of one step."),
+        Field(name="responses", parse=numbers.count, metavar="N", panel=_STEP, help="Responses to each prompt [default: 1]."),
+        Field(name="prompt_tokens", parse=numbers.sequence, metavar="TOKENS", panel=_STEP, help="Mean length of a prompt."),
+        Field(name="response_tokens", parse=numbers.sequence, metavar="TOKENS", panel=_STEP, help="Mean length of a response."),
+        Field(name="longest_response", parse=numbers.sequence, metavar="TOKENS", panel=_STEP,
+              help="The longest response that is allowed [default: four times the mean]."),
+        Field(name="updates", parse=numbers.count, metavar="N", panel=_STEP,
+              help="Optimizer steps on the samples of a step, each on its share [default: 1]."),
+        Field(name="no_old", kind="flag", panel=_STEP,
+              help="The policy scores nothing: the engine's own log-probabilities are used."),
+        Field(name="no_reference", kind="flag", panel=_STEP, help="There is no reference model: no KL term."),
+        Field(name="engine_tp", parse=numbers.count, metavar="N", panel=_ENGINE,
+              help="Devices that share a copy of the model while samples are generated [default: the fastest]."),
+        Field(name="engine_memory", parse=numbers.share, metavar="RATIO", panel=_ENGINE,
+              help="Share of a device's memory that the engine takes, as gpu_memory_utilization [default: 0.6]."),
+        LAYOUT,
+        Field(name="pin", parse=pin, kind="many", metavar="KNOB=VALUE", panel=_TRAINER,
+              help="Fix a knob of the trainer's layout, repeatable, as in plan."),
+    )
+
+    framework: str | None = None
+    max_tokens: int | str | None = None
+    """The most tokens of a pack of samples."""
+    prompts: int | str | None = None
+    responses: int | str | None = None
+    prompt_tokens: int | str | None = None
+    response_tokens: int | str | None = None
+    longest_response: int | str | None = None
+    updates: int | str | None = None
+    no_old: bool = False
+    no_reference: bool = False
+    engine_tp: int | str | None = None
+    engine_memory: float | str | None = None
+    layout: str | None = None
+    """Of the trainer; searched where none is given."""
+    pin: Mapping[str, object] | Sequence[str] = ()
+
+
+class EpisodeAnswer(Answer, frozen=True, kw_only=True):
+    """The phases of a step, and the trainer's layout in it."""
+
+    given: Setup
+    trained: Estimate
+    estimate: EpisodeEstimate | None
+    """None where the engine has no room for the model and one sample."""
+    engine: Engine
+    limits: tuple[str, ...] = ()
+    """Why the framework could not run the layout."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether the engine has room and the trainer's layout fits."""
+        return self.estimate is not None and self.trained.fits and not self.limits
+
+    def to_json(self) -> dict[str, Any]:
+        """The document of ``episode --json``."""
+        from meshwright.api.views.episode import episode_view
+
+        view = episode_view(self.estimate, self.trained, self.given.request)
+        return {**view, "fits": self.ok, "framework_limits": list(self.limits)}
+
+
+@door
+def episode(request: EpisodeRequest, *, progress: Progress | None = None) -> EpisodeAnswer:
+    """Predict generation, log-probabilities and training of one step, each with its time and memory.
+
+    Errors:  ``InputError`` with every fault of the request; ``NoAnswerError`` where no layout of the trainer fits.
+    """
+    from meshwright.estimate.episode import episode_estimate
+
+    faults = Faults()
+    values = request.read(faults)
+    asked, engine = _asked(values, faults)
+    given = _case(values, asked, faults)
+    given, trained, limits = _trained(given, values, faults, progress)
+    assert asked is not None, "faults.check() raises where something is missing"
+    found = episode_estimate(given.case, trained, asked, engine, choose="engine_tp" not in values)
+    return EpisodeAnswer(given=given, trained=trained, estimate=found, engine=engine, limits=limits)
+
+
+def _asked(values: Values, faults: Faults) -> tuple[Episode | None, Engine]:
+    """What a step does, and on which engine."""
+    from meshwright.catalog.engines import engine
+    from meshwright.domain.episode import Episode, Responses
+
+    own = engine()
+    own = replace(own, tensor_parallel=values.get("engine_tp", 1), memory_ratio=values.get("engine_memory", own.memory_ratio))
+    needed = ("prompts", "prompt_tokens", "response_tokens")
+    missing = [f"--{name.replace('_', '-')}" for name in needed if name not in values and name not in faults.failed]
+    if missing:
+        faults.add("episode.missing", "{names} missing: what a step generates",
+                   names=" and ".join(missing) + (" is" if len(missing) == 1 else " are"))
+    if missing or {*needed, "longest_response", "responses", "updates"} & faults.failed:
+        return None, own
+    mean = values["response_tokens"]
+    longest, updates = values.get("longest_response", 4 * mean), values.get("updates", 1)
+    samples = values["prompts"] * values.get("responses", 1)
+    if longest < mean:
+        faults.add("episode.longest", "{longest:,} is shorter than the mean response of {mean:,} tokens", path="--longest-response",
+                   longest=longest, mean=mean)
+    if samples % updates:
+        faults.add("episode.updates", "{updates:,} optimizer steps do not share {samples:,} samples evenly; {divisor} do",
+                   path="--updates", updates=updates, samples=samples,
+                   divisor=max(count for count in range(1, updates) if samples % count == 0))
+    if longest < mean or samples % updates:
+        return None, own
+    return Episode(
+        prompts=values["prompts"], responses=values.get("responses", 1), prompt_tokens=values["prompt_tokens"],
+        response=Responses(mean_tokens=float(mean), longest_tokens=longest), updates=updates, old=not values["no_old"],
+        reference=not values["no_reference"],
+    ), own
+
+
+def _case(values: Values, asked: Episode | None, faults: Faults) -> Setup:
+    """The trainer's case: samples of the lengths that are generated, in packs."""
+    import numpy as np
+
+    from meshwright.api.cases import drafted
+    from meshwright.api.packs import ALIGNED, Samples
+    from meshwright.estimate.episode import sizes
+
+    named = {field.name for field in CASE}
+    case: dict[str, Any] = {name: value for name, value in values.items() if name in named}
+    if asked is None:
+        faults.failed |= {"global_batch", "sequence", "lengths"}
+    else:
+        lengths = np.array(asked.lengths(min(SAMPLED, asked.samples)), dtype=np.int64)
+        longest = -(-(asked.prompt_tokens + asked.response.longest_tokens) // ALIGNED) * ALIGNED
+        case["samples"] = Samples(lengths=lengths, documents=len(lengths), longest_tokens=longest)
+        case["global_batch"] = asked.samples // asked.updates
+        case.setdefault("max_tokens", longest)
+        case["lengths"] = ""
+    draft = drafted(case, faults)
+    faults.check()
+    assert draft.setup is not None, "faults.check() raises where there is no case"
+    if "engine_tp" in values and values["engine_tp"] not in (able := sizes(draft.setup.case)):
+        faults.add("episode.engine", "a copy on {tp:,} devices shares no nodes evenly; {able} do", path="--engine-tp",
+                   tp=values["engine_tp"], able=", ".join(map(str, able)))
+    faults.check()
+    return draft.setup
+
+
+def _trained(
+    given: Setup, values: Values, faults: Faults, progress: Progress | None
+) -> tuple[Setup, Estimate, tuple[str, ...]]:
+    """The trainer's layout: the one that is asked for, or the best under the best cap of packs."""
+    from meshwright import search
+    from meshwright.api.legality import check_layout
+    from meshwright.api.packed_search import best_packs
+    from meshwright.estimate import estimate
+    from meshwright.search.result import SearchOptions
+
+    if "layout" in values:
+        with faults.at("layout"):
+            layout = given.layout(values["layout"])
+            limits = check_layout(given, layout, framework_asked="framework" in values)
+        faults.check()
+        return given, estimate(given.case, layout), tuple(limits)
+    pins = consistent(values["pin"], faults)
+    faults.check()
+    options = SearchOptions(top=1, pins=pins)
+
+    def searched(packed: Setup) -> Any:
+        return search.plan(
+            packed.case, packed.framework.features, options, runner=packed.framework, progress=ticking(progress, "layouts")
+        )
+
+    given, result, _ = best_packs(given, searched) if "max_tokens" not in values else (given, searched(given), ())
+    if not result.plans:
+        words = "no layout of the trainer fits; `meshwright plan` with the same model and cluster says what would"
+        raise NoAnswerError(Message("episode.nothing", words, {}))
+    return given, result.plans[0].estimate, ()

@@ -1,0 +1,42 @@
+"""Inference engines that generate samples beside a trainer: ``data/engines.yaml``."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from meshwright.catalog.sheets import data_path
+from meshwright.domain.episode import Engine
+from meshwright.readers.safe import require_mapping
+from meshwright.readers.shipped import load_shipped
+from meshwright.readers.structure import structure_shipped
+from meshwright.value import Value
+
+
+class EngineFigure(Value, frozen=True, kw_only=True):
+    """A figure with its source."""
+
+    value: float
+    source: str
+
+
+class EngineRecord(Value, frozen=True, kw_only=True):
+    """A block of ``engines.yaml``."""
+
+    memory_ratio: EngineFigure
+    working_ratio: EngineFigure
+    running: EngineFigure
+    step_host_s: EngineFigure
+    reduce_s: EngineFigure
+    reduce_across_s: EngineFigure
+
+
+@cache
+def engine(name: str = "vllm") -> Engine:
+    """An engine, a copy of the model on each device."""
+    blocks = require_mapping(load_shipped(data_path("engines.yaml")), "engines.yaml")
+    record = structure_shipped(blocks[name], EngineRecord, where=f"engines.yaml: {name}")
+    return Engine(
+        tensor_parallel=1, memory_ratio=record.memory_ratio.value, working_ratio=record.working_ratio.value,
+        running=int(record.running.value), step_host_s=record.step_host_s.value, reduce_s=record.reduce_s.value,
+        reduce_across_s=record.reduce_across_s.value,
+    )

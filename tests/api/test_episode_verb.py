@@ -1,0 +1,82 @@
+"""``episode``: what it asks for, what it says, and what it refuses in one line each."""
+
+import io
+import json
+
+import pytest
+
+from meshwright.api import EpisodeRequest, episode
+from meshwright.errors import InputError, NoAnswerError
+from meshwright.report.console import show
+from meshwright.report.episode import told_of
+
+ASKED = {
+    "model": "qwen3-8b", "device": "h100-sxm", "nodes": 1, "prompts": 64, "responses": 4, "prompt_tokens": 256,
+    "response_tokens": 512, "calibration": "none", "framework": "verl-megatron", "updates": 2,
+}
+
+
+def printed(answer):
+    stream = io.StringIO()
+    show(told_of(answer), stream, 120)
+    return stream.getvalue()
+
+
+@pytest.fixture(scope="module")
+def answer():
+    return episode(EpisodeRequest(**ASKED, layout="tp2 dp4 mb1 sp zero1"))
+
+
+def test_a_step_and_its_document(answer):
+    document = json.loads(json.dumps(answer.to_json()))
+    assert answer.ok
+    assert document["samples"] == 256
+    assert document["step_s"] == pytest.approx(sum(phase["seconds"] for phase in document["phases"]))
+    assert [phase["name"] for phase in document["phases"]][:4] == ["generation", "old log-probabilities", "reference", "training"]
+    assert document["engine"]["tensor_parallel"] in (1, 2, 4, 8)
+    assert document["training"]["layout"]["tensor_parallel"] == 2
+    assert answer.given.case.batch.packing is not None
+
+
+def test_what_is_told(answer):
+    told = printed(answer)
+    for words in ("256 samples", "2 optimizer steps", "generation", "old log-probabilities", "the tail", "no run of an engine"):
+        assert words in told
+
+
+def test_the_layout_is_searched_where_none_is_given_and_pins_hold():
+    found = episode(EpisodeRequest(**ASKED, pin=["tp=4"], max_tokens=4096))
+    assert found.trained.layout.tensor_parallel == 4
+    assert found.ok
+
+
+def test_an_engine_without_room_is_a_no():
+    found = episode(EpisodeRequest(**{**ASKED, "engine_memory": 0.2, "engine_tp": 1}, layout="tp2 dp4 mb1 sp zero1"))
+    assert (found.ok, found.status) == (False, 1)
+    assert "no room" in printed(found)
+    assert found.to_json()["step_s"] is None
+
+
+@pytest.mark.parametrize(
+    ("changed", "ids"),
+    [
+        ({"prompts": None, "response_tokens": None}, {"episode.missing"}),
+        ({"longest_response": 100}, {"episode.longest"}),
+        ({"updates": 7}, {"episode.updates"}),
+        ({"engine_tp": 3}, {"episode.engine"}),
+        ({"engine_memory": 1.5, "prompts": -3, "updates": 0}, {"number.share", "number.low"}),
+        ({"layout": "tp3"}, None),
+        ({"model": "nomodel", "longest_response": 100}, None),
+    ],
+)
+def test_bad_input_is_said_all_at_once(changed, ids):
+    with pytest.raises(InputError) as caught:
+        episode(EpisodeRequest(**{**ASKED, **changed}))
+    found = {message.id for message in caught.value.messages}
+    assert ids is None or len(found) == len(ids) or ids <= found
+    assert all("\n" not in str(message) for message in caught.value.messages)
+
+
+def test_a_model_that_no_layout_fits_has_no_answer():
+    with pytest.raises((NoAnswerError, InputError)):
+        episode(EpisodeRequest(**{**ASKED, "model": "llama3.1-405b"}))
