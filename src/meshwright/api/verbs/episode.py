@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 SAMPLED = 4096
 """Samples at even quantiles of their lengths that are packed to know how well packs fill."""
 _STEP, _ENGINE, _TRAINER = "Step of reinforcement learning", "Engine", "Trainer"
-_OF_SAMPLES = {"global_batch", "sequence", "lengths", "packs", "split_long", "request"}
+_OF_SAMPLES = {"global_batch", "sequence", "lengths", "split_long"}
 
 
 class EpisodeRequest(ModelOnCluster, frozen=True, kw_only=True):
@@ -32,20 +32,23 @@ class EpisodeRequest(ModelOnCluster, frozen=True, kw_only=True):
 
     FIELDS: ClassVar[tuple[Field, ...]] = (
         *(field for field in CASE if field.name not in _OF_SAMPLES),
-        Field(name="prompts", parse=numbers.count, metavar="N", panel=_STEP, help="Prompts of one step."),
-        Field(name="responses", parse=numbers.count, metavar="N", panel=_STEP, help="Responses to each prompt [default: 1]."),
-        Field(name="prompt_tokens", parse=numbers.sequence, metavar="TOKENS", panel=_STEP, help="Mean length of a prompt."),
-        Field(name="response_tokens", parse=numbers.sequence, metavar="TOKENS", panel=_STEP, help="Mean length of a response."),
-        Field(name="longest_response", parse=numbers.sequence, metavar="TOKENS", panel=_STEP,
+        Field(name="prompts", parse=numbers.count, metavar="N", panel=_STEP, in_file=False, help="Prompts of one step."),
+        Field(name="responses", parse=numbers.count, metavar="N", panel=_STEP, in_file=False,
+              help="Responses to each prompt [default: 1]."),
+        Field(name="prompt_tokens", parse=numbers.sequence, metavar="TOKENS", panel=_STEP, in_file=False,
+              help="Mean length of a prompt."),
+        Field(name="response_tokens", parse=numbers.sequence, metavar="TOKENS", panel=_STEP, in_file=False,
+              help="Mean length of a response."),
+        Field(name="longest_response", parse=numbers.sequence, metavar="TOKENS", panel=_STEP, in_file=False,
               help="The longest response that is allowed [default: four times the mean]."),
-        Field(name="updates", parse=numbers.count, metavar="N", panel=_STEP,
+        Field(name="updates", parse=numbers.count, metavar="N", panel=_STEP, in_file=False,
               help="Optimizer steps on the samples of a step, each on its share [default: 1]."),
-        Field(name="no_old", kind="flag", panel=_STEP,
+        Field(name="no_old", kind="flag", panel=_STEP, in_file=False,
               help="The policy scores nothing: the engine's own log-probabilities are used."),
-        Field(name="no_reference", kind="flag", panel=_STEP, help="There is no reference model: no KL term."),
-        Field(name="engine_tp", parse=numbers.count, metavar="N", panel=_ENGINE,
+        Field(name="no_reference", kind="flag", panel=_STEP, in_file=False, help="There is no reference model: no KL term."),
+        Field(name="engine_tp", parse=numbers.count, metavar="N", panel=_ENGINE, in_file=False,
               help="Devices that share a copy of the model while samples are generated [default: the fastest]."),
-        Field(name="engine_memory", parse=numbers.share, metavar="RATIO", panel=_ENGINE,
+        Field(name="engine_memory", parse=numbers.share, metavar="RATIO", panel=_ENGINE, in_file=False,
               help="Share of a device's memory that the engine takes, as gpu_memory_utilization [default: 0.6]."),
         LAYOUT,
         Field(name="pin", parse=pin, kind="many", metavar="KNOB=VALUE", panel=_TRAINER,
@@ -55,6 +58,8 @@ class EpisodeRequest(ModelOnCluster, frozen=True, kw_only=True):
     framework: str | None = None
     max_tokens: int | str | None = None
     """The most tokens of a pack of samples."""
+    packs: int | str | None = None
+    """Packs of an optimizer step."""
     prompts: int | str | None = None
     responses: int | str | None = None
     prompt_tokens: int | str | None = None
@@ -135,7 +140,7 @@ def _asked(values: Values, faults: Faults) -> tuple[Episode | None, Engine]:
     if samples % updates:
         faults.add("episode.updates", "{updates:,} optimizer steps do not share {samples:,} samples evenly; {divisor} do",
                    path="--updates", updates=updates, samples=samples,
-                   divisor=max(count for count in range(1, updates) if samples % count == 0))
+                   divisor=max(count for count in range(1, min(updates, samples) + 1) if samples % count == 0))
     if longest < mean or samples % updates:
         return None, own
     return Episode(
@@ -162,7 +167,8 @@ def _case(values: Values, asked: Episode | None, faults: Faults) -> Setup:
         longest = -(-(asked.prompt_tokens + asked.response.longest_tokens) // ALIGNED) * ALIGNED
         case["samples"] = Samples(lengths=lengths, documents=len(lengths), longest_tokens=longest)
         case["global_batch"] = asked.samples // asked.updates
-        case.setdefault("max_tokens", longest)
+        if "layout" in values:
+            case.setdefault("max_tokens", longest)
         case["lengths"] = ""
     draft = drafted(case, faults)
     faults.check()
@@ -180,7 +186,7 @@ def _trained(
     """The trainer's layout: the one that is asked for, or the best under the best cap of packs."""
     from meshwright import search
     from meshwright.api.legality import check_layout
-    from meshwright.api.packed_search import best_packs
+    from meshwright.api.packed_search import any_packs, best_packs
     from meshwright.estimate import estimate
     from meshwright.search.result import SearchOptions
 
@@ -199,7 +205,8 @@ def _trained(
             packed.case, packed.framework.features, options, runner=packed.framework, progress=ticking(progress, "layouts")
         )
 
-    given, result, _ = best_packs(given, searched) if "max_tokens" not in values else (given, searched(given), ())
+    several = any_packs(given, {**values, "global_batch": given.request["global_batch"]})
+    given, result, _ = best_packs(given, searched) if several else (given, searched(given), ())
     if not result.plans:
         words = "no layout of the trainer fits; `meshwright plan` with the same model and cluster says what would"
         raise NoAnswerError(Message("episode.nothing", words, {}))
