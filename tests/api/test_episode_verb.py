@@ -80,3 +80,14 @@ def test_bad_input_is_said_all_at_once(changed, ids):
 def test_a_model_that_no_layout_fits_has_no_answer():
     with pytest.raises((NoAnswerError, InputError)):
         episode(EpisodeRequest(**{**ASKED, "model": "llama3.1-405b"}))
+
+
+def test_what_a_framework_never_trains_is_not_searched(monkeypatch):
+    """Such a search took as long as one for a larger cluster, and said nothing of it."""
+    from meshwright import search
+
+    monkeypatch.setattr(search, "plan", lambda *_, **__: pytest.fail("searched"))
+    on_ascend = {name: value for name, value in ASKED.items() if name != "framework"} | {"device": "ascend-910b"}
+    with pytest.raises(NoAnswerError) as caught:
+        episode(EpisodeRequest(**on_ascend))
+    assert "has no plan" in str(caught.value)

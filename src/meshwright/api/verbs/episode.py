@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from meshwright.api import numbers
@@ -184,11 +185,15 @@ def _trained(
     given: Setup, values: Values, faults: Faults, progress: Progress | None
 ) -> tuple[Setup, Estimate, tuple[str, ...]]:
     """The trainer's layout: the one that is asked for, or the best under the best cap of packs."""
-    from meshwright import search
     from meshwright.api.legality import check_layout
     from meshwright.api.packed_search import any_packs, best_packs
+    from meshwright.api.searching import searched_by, trains
     from meshwright.estimate import estimate
     from meshwright.search.result import SearchOptions
+
+    with faults.at("framework"):
+        if "framework" in values:
+            trains(given)
 
     if "layout" in values:
         with faults.at("layout"):
@@ -199,12 +204,7 @@ def _trained(
     pins = consistent(values["pin"], faults)
     faults.check()
     options = SearchOptions(top=1, pins=pins)
-
-    def searched(packed: Setup) -> Any:
-        return search.plan(
-            packed.case, packed.framework.features, options, runner=packed.framework, progress=ticking(progress, "layouts")
-        )
-
+    searched = partial(searched_by, options=options, tick=ticking(progress, "layouts"), asked="framework" in values)
     several = any_packs(given, {**values, "global_batch": given.request["global_batch"]})
     given, result, _ = best_packs(given, searched) if several else (given, searched(given), ())
     if not result.plans:

@@ -10,19 +10,17 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from meshwright.api.door import door
 from meshwright.api.fields import Faults, Field, Values
-from meshwright.api.legality import never_trains, trainers
 from meshwright.api.options import CASE, PLAN
 from meshwright.api.paged import paged
 from meshwright.api.pins import consistent, divides
 from meshwright.api.request import Answer, CaseRequest, Progress, ticking
-from meshwright.errors import InputError, Message, NoAnswerError, fault
+from meshwright.errors import Message, fault
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from meshwright.api.cases import Setup
     from meshwright.api.packed_search import Tried
-    from meshwright.domain.features import Features
     from meshwright.domain.layout import Layout
     from meshwright.evidence.rows.near import Near
     from meshwright.judging.walk import GuidedStep
@@ -118,13 +116,14 @@ def plan(request: PlanRequest, *, progress: Progress | None = None) -> PlanAnswe
     from meshwright.api.left_off import left_off
     from meshwright.api.measured_beside import against
     from meshwright.api.packed_search import any_packs, best_packs
+    from meshwright.api.searching import searched_by
     from meshwright.api.unmeasured import unmeasured
     from meshwright.evidence.rows.near import closest
 
     faults = Faults()
     values = request.read(faults)
     given, options, compared = _prepared(values, faults)
-    searched = partial(_searched, options=options, tick=ticking(progress, "layouts"), asked="framework" in values)
+    searched = partial(searched_by, options=options, tick=ticking(progress, "layouts"), asked="framework" in values)
     given, result, tried = best_packs(given, searched) if any_packs(given, values) else (given, searched(given), ())
     if compared is None and "compare" in values:
         compared = given.layout(values["compare"])
@@ -179,6 +178,7 @@ def _prepared(values: Values, faults: Faults) -> tuple[Setup, SearchOptions, Lay
     """The case, the options of the search and what is compared with; every fault of all at once."""
     from meshwright.api.cases import drafted
     from meshwright.api.packed_search import any_packs
+    from meshwright.api.searching import trains
     from meshwright.search.result import SearchOptions
 
     pins = consistent(values["pin"], faults)
@@ -199,7 +199,7 @@ def _prepared(values: Values, faults: Faults) -> tuple[Setup, SearchOptions, Lay
         compared = draft.layout(values, faults, "compare")
     with faults.at("framework"):
         if given is not None and "framework" in values:
-            _trains(given)
+            trains(given)
     with faults.at("pin"):
         if draft.num_devices is not None and not values.get("spare_nodes") and "spare_nodes" not in faults.failed:
             divides(pins, draft.num_devices)
@@ -207,96 +207,6 @@ def _prepared(values: Values, faults: Faults) -> tuple[Setup, SearchOptions, Lay
     assert given is not None, "faults.check() raises where there is no case"
     wanted = {name: values[name] for name in ("top", "objective", "risk", "spare_nodes", "weak") if name in values}
     return given, SearchOptions(pins=pins, balance=not values.get("no_balance"), **wanted), compared
-
-
-def _trains(given: Setup) -> None:
-    """Refuse a task, a model, a recipe or a device that the framework does not train, whatever the layout."""
-    from meshwright.frameworks import framework, frameworks
-
-    task = given.case.training.task
-    if task not in given.framework.features.tasks:
-        able = [name for name in frameworks() if task in framework(name).features.tasks]
-        raise fault("plan.task", "{name} does not train with {task}; {able} can", name=given.framework.title, task=task, able=able)
-    if reasons := never_trains(given):
-        able = trainers(given)
-        *others_said, last = reasons
-        if able and not any(each.id == "framework.parts" for each in reasons):  # that says who can
-            values = {**last.values, "can": " or ".join(able)}
-            last = replace(last, template=last.template + "; --framework {can} can", values=values)
-        raise InputError([*others_said, last])
-
-
-def _searched(given: Setup, *, options: SearchOptions, tick: Callable[[int, int], None] | None, asked: bool) -> PlanResult:
-    """Search; where the framework runs no layout, say which others could: as an error, or as a hint where none is legal.
-
-    Errors:  ``NoAnswerError`` where layouts fit and the framework refuses every one that it was asked about, and where it never
-             trains the case: what would bring it in is another framework's to say.
-    """
-    from meshwright import search
-    from meshwright.frameworks import framework, frameworks
-
-    position, never = given.case.model.position, never_trains(given)
-    runner = None if never else given.framework  # who refuses everything is not asked about each
-    try:
-        result = search.plan(given.case, given.framework.features, options, progress=tick, runner=runner)
-    except InputError as error:
-        lacking = [_haves(given, each) for each in error.messages if each.id == "plan.lacks"]
-        if lacking:
-            raise InputError(lacking) from None
-        able = [name for name in frameworks() if position in framework(name).features.positions]
-        if asked or position in given.framework.features.positions or not able:
-            raise
-        hint = Message("plan.other-framework", "{name} is only the default; --framework {able} can run it",
-                       {"name": given.framework.title, "able": ", ".join(able)}, path="--framework")
-        raise InputError([*error.messages, hint]) from None
-    if result.refused or never:
-        raise NoAnswerError(_refusal(given, result, never))
-    return result
-
-
-def _haves(given: Setup, message: Message) -> Message:
-    """What a framework lacks, with the frameworks that have it for the case."""
-    field = {"schedule": "schedules", "zero": "zero_stages", "recompute": "recompute",
-             "attention": "attentions", "overlap": "overlaps"}.get(str(message.values["name"]), "")
-    able = trainers(given, lambda features: _has(features, field, message.values["value"]))
-    if not able:
-        return message
-    values = {**message.values, "able": " or ".join(able)}
-    return replace(message, template=message.template + "; --framework {able} has it", values=values)
-
-
-def _has(features: Features, field: str, value: object) -> bool:
-    """Whether a framework can run a value of a knob; torch.compile is a switch, the words of an overlap are several."""
-    if not field:
-        return features.compiles
-    return {*str(value).split(",")} <= {*map(str, getattr(features, field))} or value in getattr(features, field)
-
-
-def _refusal(given: Setup, result: PlanResult, never: list[Message]) -> Message:
-    """Why the framework runs none of the layouts that fit, and who runs the best of them."""
-    from meshwright.frameworks import framework, frameworks
-    from meshwright.search import layout_refusals
-
-    others = [framework(name).for_case(given.case) for name in frameworks()]
-    trained = [other for other in others if given.case.training.task in other.features.tasks]
-    best = result.plans[0] if result.plans else None
-    if never or best is None:
-        limits, able = never, [] if any(each.id == "framework.parts" for each in never) else trainers(given)  # that says who can
-    else:
-        limits = [*given.framework.check(given.case, best.layout)]
-        able = [
-            other.name for other in trained
-            if not other.check(given.case, best.layout) and not layout_refusals(given.case, other.features, best.layout)
-        ]
-    limits = limits or [Message("plan.overlap", "what runs beside compute is not its user's choice there", {})]
-    values = {
-        "name": given.framework.title, "asked": result.refused, "best": best.label if best is not None else "",
-        "reason": Message(limits[0].id, limits[0].template, limits[0].values), "able": " or ".join(able),
-    }
-    words = "{name}, the default, has no plan: {reason}" if never else (
-        "{name} runs none of the best {asked:,} layouts that fit; {best}: {reason}"
-    )
-    return Message("plan.framework", words + ("; --framework {able} can" + ("" if never else " run it") if able else ""), values)
 
 
 def _walked(given: Setup, result: PlanResult) -> tuple[GuidedStep, ...]:

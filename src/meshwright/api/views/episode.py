@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 def episode_view(found: EpisodeEstimate | None, trained: Estimate, request: Mapping[str, Any]) -> dict[str, Any]:
     """The phases in their order, the engine's ways, and the trainer's estimate."""
     document: dict[str, Any] = {
-        "request": {name: value for name, value in request.items() if name != "lengths"}, "training": estimate_view(trained), "step_s": None, "phases": [], "engine": None,
-        "other_engines": [], "trainer_leaves_device": None,
+        "request": {name: value for name, value in request.items() if name != "lengths"}, "training": estimate_view(trained),
+        "step_s": None, "phases": [], "engine": None, "other_engines": [], "trainer_leaves_device": None,
     }
     if found is None:
         return document
