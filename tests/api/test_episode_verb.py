@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from meshwright.api import EpisodeRequest, episode
+from meshwright.api import EpisodeRequest, PlanRequest, episode, plan
 from meshwright.errors import InputError, NoAnswerError
 from meshwright.report.console import show
 from meshwright.report.episode import told_of
@@ -91,3 +91,28 @@ def test_what_a_framework_never_trains_is_not_searched(monkeypatch):
     with pytest.raises(NoAnswerError) as caught:
         episode(EpisodeRequest(**on_ascend))
     assert "has no plan" in str(caught.value)
+
+
+def test_files_say_the_step_and_flags_win(tmp_path):
+    """A plan of 64 samples an optimizer step for verl: 8 prompts of 8 responses, a KL term, its layout and cap."""
+    words = {"device": "h100-sxm", "nodes": 1, "calibration": "none"}
+    plan(PlanRequest(model="qwen3-8b", **words, global_batch=64, sequence=4096, framework="verl-megatron", save=tmp_path / "out",
+                     pin=["tp=2"]))
+    asked = {**words, "model": "qwen3-8b", "files": [str(tmp_path / "out" / "run.sh")], "response_tokens": 500}
+    found = episode(EpisodeRequest(**asked))
+    step = found.estimate.episode
+    assert (step.prompts, step.responses, step.updates, step.old, step.reference) == (8, 8, 1, True, True)
+    assert step.prompt_tokens + step.response.longest_tokens == 4096
+    assert found.trained.layout.tensor_parallel == 2
+    assert found.engine.memory_ratio == 0.6
+    other = episode(EpisodeRequest(**{**asked, "prompts": 16, "no_reference": True, "engine_memory": 0.5, "updates": 2}))
+    assert (other.estimate.episode.prompts, other.estimate.episode.reference, other.engine.memory_ratio) == (16, False, 0.5)
+
+
+def test_files_that_start_no_such_step_are_said(tmp_path):
+    words = {"device": "h100-sxm", "nodes": 1, "calibration": "none"}
+    plan(PlanRequest(model="qwen3-8b", **words, global_batch=64, sequence=4096, framework="megatron", save=tmp_path / "out"))
+    asked = {**words, "model": "qwen3-8b", "files": [str(tmp_path / "out" / "train.sh")], "response_tokens": 500}
+    with pytest.raises(InputError) as caught:
+        episode(EpisodeRequest(**asked))
+    assert [message.id for message in caught.value.messages] == ["episode.files"]

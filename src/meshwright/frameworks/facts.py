@@ -40,6 +40,23 @@ class PackingLimit(Struct, frozen=True, kw_only=True):
     """Tokens that no micro-batch has more of under the limit of the files, whatever the samples are."""
 
 
+class EpisodeSaid(Struct, frozen=True, kw_only=True):
+    """What files say of a step of reinforcement learning; None where only the run knows."""
+
+    prompts: int | None
+    responses: int | None
+    """Of one prompt."""
+    prompt_tokens: int | None
+    """Of the longest prompt."""
+    longest_response: int | None
+    updates: int | None
+    """Optimizer steps on the samples of a step."""
+    old: bool
+    reference: bool
+    engine_tp: int | None
+    engine_memory: float | None
+
+
 class Facts(Struct, frozen=True, kw_only=True):
     """Facts of a framework, of which most are what PyTorch does by itself."""
 
@@ -64,10 +81,12 @@ class Facts(Struct, frozen=True, kw_only=True):
     actions: Mapping[str, str] = field(default_factory=dict)
     """Action -> keys, for frameworks of others; those of this package stand in ``actions.yaml``."""
     packing: Callable[[Reading], PackingLimit | None] | None = None
+    """How its trainer packs; None where it never does, or where the files do not say it."""
     packed_tokens: Callable[[Reading], Callable[[Layout], int] | None] | None = None
     """What a micro-batch of a layout holds at most, where files count samples and pack them as they run under another sort of
     limit than ``packing``; None of files that do not."""
-    """How its trainer packs; None where it never does, or where the files do not say it."""
+    episode: Callable[[Reading], EpisodeSaid | None] | None = None
+    """The step of reinforcement learning that files start; None of files that start none."""
 
 
 OF_ASCEND = r"ascend|(?<![a-z])npu(?![a-z])|mindspeed|mindspore|hccl|msrun"

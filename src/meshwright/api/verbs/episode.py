@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from meshwright.api import numbers
@@ -12,7 +13,7 @@ from meshwright.api.fields import Faults, Field
 from meshwright.api.options import CASE, LAYOUT
 from meshwright.api.pins import consistent, pin
 from meshwright.api.request import Answer, ModelOnCluster, Progress, ticking
-from meshwright.errors import Message, NoAnswerError
+from meshwright.errors import InputError, Message, NoAnswerError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 SAMPLED = 4096
 """Samples at even quantiles of their lengths that are packed to know how well packs fill."""
+_FILES = "Files"
 _STEP, _ENGINE, _TRAINER = "Step of reinforcement learning", "Engine", "Trainer"
 _OF_SAMPLES = {"global_batch", "sequence", "lengths", "split_long"}
 
@@ -51,6 +53,10 @@ class EpisodeRequest(ModelOnCluster, frozen=True, kw_only=True):
               help="Devices that share a copy of the model while samples are generated [default: the fastest]."),
         Field(name="engine_memory", parse=numbers.share, metavar="RATIO", panel=_ENGINE, in_file=False,
               help="Share of a device's memory that the engine takes, as gpu_memory_utilization [default: 0.6]."),
+        Field(name="files", kind="many", metavar="FILE", panel=_FILES, in_file=False,
+              help="Files of a framework that start such steps, repeatable: what they say need not be said; flags win."),
+        Field(name="from_", metavar="NAME[@VERSION]", panel=_FILES, in_file=False,
+              help="The framework that the files are for [default: the one whose keys they hold]."),
         LAYOUT,
         Field(name="pin", parse=pin, kind="many", metavar="KNOB=VALUE", panel=_TRAINER,
               help="Fix a knob of the trainer's layout, repeatable, as in plan."),
@@ -71,6 +77,9 @@ class EpisodeRequest(ModelOnCluster, frozen=True, kw_only=True):
     no_reference: bool = False
     engine_tp: int | str | None = None
     engine_memory: float | str | None = None
+    files: Sequence[str | Path] = ()
+    from_: str | None = None
+    """The framework that the files are for."""
     layout: str | None = None
     """Of the trainer; searched where none is given."""
     pin: Mapping[str, object] | Sequence[str] = ()
@@ -110,6 +119,10 @@ def episode(request: EpisodeRequest, *, progress: Progress | None = None) -> Epi
 
     faults = Faults()
     values = request.read(faults)
+    if values["files"]:
+        from meshwright.api.episode_files import said
+
+        values = {**values, **said(values, faults), **{name: value for name, value in values.items() if value not in (False, [])}}
     asked, engine = _asked(values, faults)
     given = _case(values, asked, faults)
     given, trained, limits = _trained(given, values, faults, progress)
@@ -181,6 +194,18 @@ def _case(values: Values, asked: Episode | None, faults: Faults) -> Setup:
     return draft.setup
 
 
+def _shared(given: Setup, label: str) -> Setup:
+    """The case with as many packs more as its replicas under a layout need to have as many each."""
+    try:
+        given.layout(label)
+    except InputError as error:
+        more = next((message.values["more"] for message in error.messages if message.id == "label.packs"), None)
+        if not isinstance(more, int) or "packs" in given.request:
+            raise
+        return given.packed(given.case.batch.sequence_tokens, more)
+    return given
+
+
 def _trained(
     given: Setup, values: Values, faults: Faults, progress: Progress | None
 ) -> tuple[Setup, Estimate, tuple[str, ...]]:
@@ -197,6 +222,7 @@ def _trained(
 
     if "layout" in values:
         with faults.at("layout"):
+            given = _shared(given, values["layout"])
             layout = given.layout(values["layout"])
             limits = check_layout(given, layout, framework_asked="framework" in values)
         faults.check()

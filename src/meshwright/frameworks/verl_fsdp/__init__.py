@@ -12,6 +12,7 @@ from meshwright.frameworks.divisibility import whole_sequences
 from meshwright.frameworks.facts import Facts
 from meshwright.frameworks.surface import Surface, load_surface
 from meshwright.frameworks.verl import RELEASES
+from meshwright.frameworks.verl.episode import episode
 from meshwright.frameworks.verl.mistakes import checks_of, unknown_key
 from meshwright.frameworks.verl.packing import cap_stays, packed_tokens
 from meshwright.frameworks.verl.reading import interpret
@@ -89,7 +90,7 @@ VERL_FSDP = Framework(
     normal=normal,
     unspoken=UNSPOKEN,
     stays=partial(cap_stays, SECTION),
-    facts=Facts(packed_tokens=partial(packed_tokens, SECTION)),
+    facts=Facts(packed_tokens=partial(packed_tokens, SECTION), episode=episode),
     alternatives=(
         frozenset({"actor_rollout_ref.actor.ulysses_sequence_parallel_size",
                    "actor_rollout_ref.actor.fsdp_config.ulysses_sequence_parallel_size"}),

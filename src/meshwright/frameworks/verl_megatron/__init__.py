@@ -11,6 +11,7 @@ from meshwright.frameworks.base import Framework
 from meshwright.frameworks.facts import Facts
 from meshwright.frameworks.surface import Surface, load_surface
 from meshwright.frameworks.verl import RELEASES
+from meshwright.frameworks.verl.episode import episode
 from meshwright.frameworks.verl.mistakes import checks_of, unknown_key
 from meshwright.frameworks.verl.packing import cap_stays, packed_tokens
 from meshwright.frameworks.verl.reading import interpret
@@ -73,7 +74,7 @@ VERL_MEGATRON = Framework(
     normal=normal,
     unspoken=UNSPOKEN,
     stays=partial(cap_stays, SECTION),
-    facts=Facts(packed_tokens=partial(packed_tokens, SECTION)),
+    facts=Facts(packed_tokens=partial(packed_tokens, SECTION), episode=episode),
     alternatives=tuple(
         frozenset(
             f"{engine}.override_transformer_config.{name}"

@@ -1,0 +1,49 @@
+"""What files of a framework say of a step of reinforcement learning, in the words of ``episode``'s options."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from meshwright.api.packed_files import most_tokens
+from meshwright.errors import fault
+
+if TYPE_CHECKING:
+    from meshwright.api.fields import Faults, Values
+
+
+_OF_SAMPLES = {"global_batch", "sequence", "packs", "max_tokens", "lengths"}
+
+
+def said(values: Values, faults: Faults) -> dict[str, Any]:
+    """Option -> value, for what the files say: the case, the trainer's layout (whose micro-batch is a pack), the step, the engine.
+
+    Errors:  ``InputError`` for files that start no such step, whose layout is not determined, or without a model or a cluster.
+    """
+    from meshwright.api.sources import take, wanted
+    from meshwright.estimate.naming import name_of
+
+    of_case = {name: value for name, value in values.items() if name not in ("layout", "pin", "max_tokens", "packs")}
+    taken = take(of_case, faults)
+    asked = taken.framework.facts.episode
+    found = asked(taken.reading) if asked is not None else None
+    if found is None:
+        raise fault("episode.files", "{name}: these files start no step of reinforcement learning", path="--files",
+                    name=taken.framework.title)
+    if taken.missing:
+        raise fault("episode.open", "the files leave open what {missing} would say", path="--files",
+                    missing=wanted(taken.missing).replace("--model", "MODEL"))
+    if taken.case is None or taken.reading.layout is None:
+        words = "the files determine no layout: `meshwright check` says why; --layout or --pin would say it"
+        raise fault("episode.layout", words, path="--files")
+    told: dict[str, Any] = {
+        **{name: value for name, value in taken.case.request.items() if name not in _OF_SAMPLES},
+        "layout": name_of(taken.case.case, replace(taken.reading.layout, microbatch_sequences=1)), "prompts": found.prompts,
+        "responses": found.responses, "prompt_tokens": found.prompt_tokens,
+        "longest_response": found.longest_response, "updates": found.updates, "engine_tp": found.engine_tp,
+        "engine_memory": found.engine_memory, "no_old": not found.old, "no_reference": not found.reference,
+    }
+    limit = most_tokens(taken.framework, taken.reading)
+    if limit is not None:
+        told["max_tokens"] = limit(taken.reading.layout)
+    return {name: value for name, value in told.items() if value is not None}
