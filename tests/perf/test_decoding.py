@@ -9,7 +9,7 @@ from draws import examples
 from meshwright.api import make_case
 from meshwright.catalog import cluster_for, load_model
 from meshwright.catalog.engines import engine
-from meshwright.perf.decoding import cache_bytes, decode_s, prefill_s, weights_bytes
+from meshwright.perf.decoding import cache_bytes, decode_s, prefill_s, weight_tensors, weights_bytes
 from meshwright.perf.parameters import active_parameters, met_parameters, total_parameters
 
 
@@ -71,6 +71,17 @@ def test_more_sequences_and_longer_ones_take_no_less_time(running, context, more
     base = float(decode_s(made, one, running=running, context_tokens=context))
     assert float(decode_s(made, one, running=running * more, context_tokens=context)) >= base
     assert float(decode_s(made, one, running=running, context_tokens=context * more)) >= base
+
+
+@pytest.mark.parametrize(
+    ("model", "count"),
+    [
+        ("llama3-8b", 32 * 9 + 3),  # q, k, v, o, gate, up, down, two norms; embedding, head, last norm
+        ("qwen3-30b-a3b", 48 * (6 + 1 + 128 * 3) + 3),  # a router and three of each expert
+    ],
+)
+def test_tensors_of_the_weights(model, count):
+    assert weight_tensors(load_model(model)) == count
 
 
 def test_devices_of_a_copy_share_its_weights():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from functools import cache
 
 from meshwright.catalog.sheets import data_path
@@ -24,6 +25,7 @@ class EngineRecord(Value, frozen=True, kw_only=True):
 
     memory_ratio: EngineFigure
     working_ratio: EngineFigure
+    tensor_host_s: EngineFigure
     running: EngineFigure
     step_host_s: EngineFigure
     reduce_s: EngineFigure
@@ -35,8 +37,5 @@ def engine(name: str = "vllm") -> Engine:
     """An engine, a copy of the model on each device."""
     blocks = require_mapping(load_shipped(data_path("engines.yaml")), "engines.yaml")
     record = structure_shipped(blocks[name], EngineRecord, where=f"engines.yaml: {name}")
-    return Engine(
-        tensor_parallel=1, memory_ratio=record.memory_ratio.value, working_ratio=record.working_ratio.value,
-        running=int(record.running.value), step_host_s=record.step_host_s.value, reduce_s=record.reduce_s.value,
-        reduce_across_s=record.reduce_across_s.value,
-    )
+    values = {field.name: getattr(record, field.name).value for field in fields(record)}
+    return Engine(tensor_parallel=1, **{**values, "running": int(values["running"])})

@@ -57,6 +57,8 @@ class Engine(Value, frozen=True, kw_only=True):
     """One all-reduce of a few tokens inside a node, by kernels of the engine's own."""
     reduce_across_s: float
     """The same over nodes."""
+    tensor_host_s: float
+    """Handing over one tensor of the weights, beside its bytes."""
     running: int
     """The most sequences at once."""
     working_ratio: float

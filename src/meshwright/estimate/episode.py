@@ -10,7 +10,7 @@ import numpy as np
 from meshwright.domain.episode import Engine, EpisodeEstimate, Generation, Phase
 from meshwright.domain.mesh import group
 from meshwright.perf.collectives import all_gather_s
-from meshwright.perf.decoding import ELEMENT_BYTES, cache_bytes, decode_s, prefill_s, weights_bytes
+from meshwright.perf.decoding import ELEMENT_BYTES, cache_bytes, decode_s, prefill_s, weight_tensors, weights_bytes
 from meshwright.perf.parameters import total_parameters
 
 if TYPE_CHECKING:
@@ -155,13 +155,14 @@ def episode_estimate(
     stays = 0.0 if waits else held
     scored_s = passes_s(trained.stages, episode.updates * layout.num_microbatches, layout.virtual_stages)
     scoring = max(stays, own.parameters) + own.temporary + own.overhead
+    handing = max(stays, own.parameters)
     way_s = held / case.cluster.host_link_bytes_per_s if waits else 0.0
     phases = (
         Phase(name="generation", seconds=first.seconds, memory_bytes=awake + stays),
         Phase(name="old log-probabilities", seconds=scored_s * episode.old, memory_bytes=scoring),
         Phase(name="reference", seconds=scored_s * episode.reference, memory_bytes=scoring),
         Phase(name="training", seconds=episode.updates * trained.step_s, memory_bytes=trained.memory_reserved_bytes),
-        Phase(name="weights to the engine", seconds=handed_s(case, layout), memory_bytes=awake + max(stays, own.parameters)),
+        Phase(name="weights to the engine", seconds=handed_s(case, layout, engine), memory_bytes=awake + handing),
         Phase(name="off the device and back", seconds=2.0 * way_s, memory_bytes=0.0),
     )
     return EpisodeEstimate(
@@ -169,10 +170,11 @@ def episode_estimate(
     )
 
 
-def handed_s(case: Case, layout: Layout) -> float:
+def handed_s(case: Case, layout: Layout, engine: Engine) -> float:
     """Seconds in which the trainer's weights are gathered for the engine, tensor by tensor.
 
-    An all-gather of 2 bytes a parameter over the ranks that hold parts of one copy: TP, PP and EP, or all under full sharding.
+    An all-gather of 2 bytes a parameter over the ranks that hold parts of one copy (TP, PP and EP, or all under full sharding), and
+    the host's time for each tensor (``Engine.tensor_host_s``), experts one by one.
 
     Units:   s.
     Source:  verl and slime gather each tensor over the trainer's ranks and hand it over on the device.
@@ -180,7 +182,8 @@ def handed_s(case: Case, layout: Layout) -> float:
     parts = layout.tensor_parallel * layout.pipeline_parallel * layout.expert_parallel
     spread = group(float(layout.world if layout.parameter_shards > 1 else min(parts, layout.world)), 1.0, case.cluster)
     whole_bytes = ELEMENT_BYTES * total_parameters(case.model)
-    return float(all_gather_s(whole_bytes, spread, case.cluster, case.calibration.constants))
+    gathered = float(all_gather_s(whole_bytes, spread, case.cluster, case.calibration.constants))
+    return gathered + weight_tensors(case.model) * engine.tensor_host_s
 
 
 def _room(case: Case, engine: Engine, episode: Episode) -> bool:

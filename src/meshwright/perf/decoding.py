@@ -95,6 +95,28 @@ def prefill_s(case: Case, engine: Engine, tokens: Number) -> Array:
     return np.asarray(2.0 * met_parameters(case.model, 1.0) * array(tokens) / rate)
 
 
+def weight_tensors(model: Model) -> int:
+    """Tensors of the weights as checkpoints name them.
+
+        sum over layers  projections + norms + 3 a gated block or expert, 2 an ungated one;   embedding, head and norm
+
+    Units:   tensors.
+    Holds:   about: biases and scalars of heads are left out.
+    Source:  state dictionaries of transformers: q, k, v, o (latent attention has five), gate, up, down.
+    """
+    count = 3
+    for index, kind in enumerate(model.kinds):
+        own = kind.norms + (5 if kind.mixer is not None else 0)
+        if kind.attention is not None:
+            own += 4 if kind.attention.latent is None else 5
+        if kind.experts is not None:
+            own += 1 + (kind.experts.num_experts + (kind.experts.shared_width > 0)) * (kind.experts.num_inputs + 1)
+        elif kind.has_block:
+            own += 3
+        count += model.pattern.count(index) * own
+    return count
+
+
 def weights_bytes(model: Model, tensor_parallel: Number) -> Array:
     """Of one device of a copy that so many share.
 
