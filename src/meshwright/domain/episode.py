@@ -54,9 +54,9 @@ class Engine(Value, frozen=True, kw_only=True):
     step_host_s: float
     """Scheduling of one token for all that run, beside the device's work."""
     reduce_s: float
-    """One all-reduce of a few tokens inside a node, by kernels of the engine's own."""
+    """One all-reduce of a few tokens inside a scale-up domain, by kernels of the engine's own."""
     reduce_across_s: float
-    """The same over nodes."""
+    """The same over the network."""
     tensor_host_s: float
     """Handing over one tensor of the weights, beside its bytes."""
     running: int

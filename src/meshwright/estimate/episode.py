@@ -10,7 +10,7 @@ import numpy as np
 from meshwright.domain.episode import Engine, EpisodeEstimate, Generation, Phase
 from meshwright.domain.mesh import group
 from meshwright.perf.collectives import all_gather_s
-from meshwright.perf.decoding import ELEMENT_BYTES, cache_bytes, decode_s, prefill_s, weight_tensors, weights_bytes
+from meshwright.perf.decoding import ELEMENT_BYTES, cache_bytes, decode_s, inside, prefill_s, weight_tensors, weights_bytes
 from meshwright.perf.parameters import total_parameters
 
 if TYPE_CHECKING:
@@ -52,10 +52,10 @@ def sizes(case: Case) -> tuple[int, ...]:
 
 
 def engines(case: Case, engine: Engine, episode: Episode) -> tuple[Engine, ...]:
-    """The engine with every number of devices to a copy, where its longest sample fits; over nodes only where none inside does."""
+    """The engine with every number of devices to a copy where a sample fits; over the network only where none inside does."""
     able = [each for each in (replace(engine, tensor_parallel=size) for size in sizes(case)) if _room(case, each, episode)]
-    inside = [each for each in able if each.tensor_parallel <= case.cluster.devices_per_node]
-    return tuple(inside or able)
+    near = [each for each in able if inside(case, each)]
+    return tuple(near or able)
 
 
 def generation(case: Case, episode: Episode, engine: Engine) -> Generation:

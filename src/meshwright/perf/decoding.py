@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from meshwright.domain.mesh import group
 from meshwright.perf.arrays import Array, Number, array
 from meshwright.perf.parameters import met_parameters, total_parameters
 
@@ -60,8 +61,8 @@ def decode_s(case: Case, engine: Engine, *, running: Number, context_tokens: Num
 
     Symbols: B ``running``; W bytes of the weights that B tokens meet (of a mixture the experts that any is sent to); C
              ``cache_bytes`` of a sequence of ``context_tokens`` on one device; A parameters that a token meets; t TP; bw, F memory
-             bandwidth and peak; mu ``memory_ratio``; eta ``gemm_ratio``; L layers; r ``Engine.reduce_s``, over nodes
-             ``reduce_across_s``; c ``Engine.step_host_s``.
+             bandwidth and peak; mu ``memory_ratio``; eta ``gemm_ratio``; L layers; r ``Engine.reduce_s``, over
+             several scale-up domains ``reduce_across_s``; c ``Engine.step_host_s``.
     Shapes:  running and context_tokens broadcast.
     Units:   s.
     Holds:   CUDA graphs, so that launches cost nothing; tensor parallelism alone; no speculation, no quantised weights.
@@ -74,9 +75,14 @@ def decode_s(case: Case, engine: Engine, *, running: Number, context_tokens: Num
     reading = moved / (device.memory_bytes_per_s * constants.memory_ratio)
     flops = 2.0 * met_parameters(model, 1.0) * running / ranks
     computing = flops / (device.peak_flops_per_s["bf16"] * constants.gemm_ratio)
-    each = engine.reduce_s if engine.tensor_parallel <= case.cluster.devices_per_node else engine.reduce_across_s
+    each = engine.reduce_s if inside(case, engine) else engine.reduce_across_s
     reducing = 2.0 * len(model.pattern) * each if engine.tensor_parallel > 1 else 0.0
     return np.asarray(np.maximum(reading, computing) + reducing + engine.step_host_s)
+
+
+def inside(case: Case, engine: Engine) -> bool:
+    """Whether a copy lies inside one scale-up domain: a node, or a rack whose nodes share a switch."""
+    return bool(group(float(engine.tensor_parallel), 1.0, case.cluster).domains <= 1.0)
 
 
 def prefill_s(case: Case, engine: Engine, tokens: Number) -> Array:
