@@ -33,6 +33,7 @@ CONTRACT = [
     "llama-factory-megatron",
     "ms-swift-megatron",
     "nemo-rl-megatron",
+    "nemo-rl-dtensor",
 ]
 
 

@@ -152,6 +152,35 @@ MISTAKES = {
 }
 
 
+OTHERS = {
+    "context-packed": {f"{D}.context_parallel_size": 2}, "single": {f"{D}.cpu_offload": True, "cluster.num_nodes": 1,
+                                                                    "cluster.gpus_per_node": 1},
+    "context-sequence": {f"{D}.context_parallel_size": 2, f"{D}.tensor_parallel_size": 2, f"{D}.sequence_parallel": True},
+    "first-worker": {f"{D}._v2": False, f"{D}.lora_cfg.enabled": True}, "replicate": {f"{D}.dp_replicate_size": 3},
+    "idle-sequence": {f"{D}.sequence_parallel": True}, "draft": {"policy.draft.enabled": True},
+    "triton": {f"{D}.tensor_parallel_size": 2, f"{D}.lora_cfg.enabled": True, f"{D}.lora_cfg.use_triton": True},
+}
+"""Mistakes of the other back end."""
+SWITCHED = {f"{M}.enabled": False, f"{D}.enabled": True}
+
+
+@pytest.mark.parametrize("id", OTHERS)
+def test_a_mistake_of_the_other_back_end_is_found(id):
+    assert id in found(SWITCHED | OTHERS[id], "nemo-rl-dtensor")
+
+
+def test_the_other_back_end_is_read_by_its_own_keys():
+    assert not found(SWITCHED, "nemo-rl-dtensor")
+    own = child(SWITCHED | {f"{D}.tensor_parallel_size": 2, f"{D}.dp_replicate_size": 2, f"{D}.activation_checkpointing": True})
+    layout = read("nemo-rl-dtensor", own, recipe()).layout
+    assert (layout.tensor_parallel, layout.data_parallel, layout.parameter_shards, layout.recompute) == (2, 8, 4, Full())
+    context = child(SWITCHED | {f"{D}.context_parallel_size": 2, f"{P}.enabled": False})
+    assert label(read("nemo-rl-dtensor", context, recipe()).layout).startswith("tp1 cp2 pp1 dp8 mb2 zero3 context=all-gather")
+    experts = read("nemo-rl-dtensor", child(SWITCHED | {f"{D}.expert_parallel_size": 8}), recipe())
+    assert experts.layout is None and experts.messages[0].id == "nemo-rl.experts"
+    assert read("nemo-rl-dtensor", recipe()).layout is None
+
+
 @pytest.mark.parametrize("id", MISTAKES)
 def test_a_mistake_is_found(id):
     assert id in found(MISTAKES[id])
