@@ -8,6 +8,7 @@ import pytest
 import yaml
 from deepspeed_family import broken, case_of, findings, layout_of, read
 
+from meshwright.api.likely import likely_framework
 from meshwright.domain.label import label
 from meshwright.domain.layout import Full, Selective
 from meshwright.frameworks import File, framework
@@ -116,6 +117,13 @@ def test_a_pair_is_two_sequences_and_layers_of_the_ends_need_the_model():
     assert read(NAME, ends, recipe()).layout is None
     case = case_of(NAME, batch=512, sequence=4096)
     assert read(NAME, ends, recipe(), model=case.model).layout.stage_layers == ((7, 9, 9, 7),)
+
+
+@pytest.mark.parametrize("name", ["nemo-rl-megatron", "nemo-rl-dtensor"])
+def test_the_back_end_that_is_on_is_whose_files_they_are(name):
+    files = [child({} if name == NAME else SWITCHED), recipe()]
+    assert likely_framework(files)[0].name == name
+    assert framework(name).read(files).layout is not None
 
 
 def test_the_other_back_end_and_both_are_told():

@@ -5,14 +5,8 @@ Source: docs/sources.md#nemo-rl.
 
 from __future__ import annotations
 
-from functools import cache
 from math import lcm
 from typing import TYPE_CHECKING
-
-from msgspec import structs
-
-from meshwright.frameworks.nemo_rl import RELEASES
-from meshwright.frameworks.surface import Surface, load_surface
 
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
@@ -33,17 +27,6 @@ GENERATING = ("grpo", "ppo", "distillation")
 PAIRED = ("dpo", "rm")
 """Algorithms of which a sample is a pair of sequences."""
 ALGORITHMS = (*GENERATING, *PAIRED, "sft")
-
-
-@cache
-def surface_of(section: str, title: str) -> Surface:
-    """Every key of NeMo-RL's recipes; those of the other back end express no layout."""
-    whole = load_surface("meshwright.frameworks.nemo_rl", title, RELEASES)
-    others = tuple(f"{each}." for each in OTHER if each != section)
-    return structs.replace(whole, keys={
-        name: tuple(structs.replace(span, knob="") for span in spans) if name.startswith(others) else spans
-        for name, spans in whole.keys.items()
-    })
 
 
 def is_tuning(case: Case) -> bool:

@@ -3,44 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
 from typing import TYPE_CHECKING
 
 from meshwright.frameworks.asking import at
 from meshwright.frameworks.nemo_rl.asking import Asked
 from meshwright.frameworks.nemo_rl.batch_mistakes import batch_mistakes
 from meshwright.frameworks.nemo_rl.engine_mistakes import UNREAD, engine_mistakes
-from meshwright.frameworks.nemo_rl.keys import DTENSOR, DYNAMIC, ENGINE, MEGATRON, PACKING, surface_of
+from meshwright.frameworks.nemo_rl.keys import DYNAMIC, ENGINE, MEGATRON, OTHER, PACKING
 from meshwright.frameworks.nemo_rl.rollout_mistakes import rollout_mistakes
 from meshwright.frameworks.nemo_rl.sources import missing_bases
 from meshwright.frameworks.rules import Mistake, checks
 from meshwright.frameworks.verl.sources import Hydra
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from meshwright.domain.case import Case
     from meshwright.frameworks.base import Check, Values
     from meshwright.frameworks.settings import Reading, Severity
+    from meshwright.frameworks.surface import Surface
 
-_JUDGED = (f"{MEGATRON}.", f"{DTENSOR}.", f"{PACKING}.", f"{DYNAMIC}.", f"{ENGINE}.", "cluster.")
+_JUDGED = (f"{PACKING}.", f"{DYNAMIC}.", f"{ENGINE}.", "cluster.")
 """Sections of which the table has every key that is read; those of data, environments and algorithms grow with every release."""
 _HANDED_ON = (f"{MEGATRON}.optimizer.", f"{MEGATRON}.scheduler.")
 """Sections that become the arguments of a class of Megatron's."""
 
 
-@cache
-def _sections() -> frozenset[str]:
-    """Everything that keys stand in."""
-    names = (key.split(".") for key in surface_of(MEGATRON, "").keys)
-    return frozenset(".".join(parts[:depth]) for parts in names for depth in range(1, len(parts)))
-
-
-def unknown_key(key: str) -> tuple[Severity, str] | None:
+def unknown_key(section: str, surface: Callable[[], Surface], key: str) -> tuple[Severity, str] | None:
     """Files may say anything: sections are dictionaries, and what is not asked for is never seen."""
     told = key.startswith(f"{MEGATRON}.") and key.removeprefix(f"{MEGATRON}.") in UNREAD
     own = key.startswith("policy.") and key.count(".") == 1
-    if not (own or key.startswith(_JUDGED)) or key.startswith(_HANDED_ON) or key in _sections() or told:
+    if not (own or key.startswith((f"{section}.", *_JUDGED))) or key.startswith(_HANDED_ON) or told:
+        return None
+    if key in OTHER or any(known.startswith(f"{key}.") for known in surface().keys):  # a section that is null
         return None
     return "warning", "{key} is taken, and read by nothing"
 

@@ -25,11 +25,19 @@ DEFAULTS, OVERRIDE = "defaults", "_override_"
 
 
 def open_files(files: Sequence[File]) -> Source:
-    """The files as NeMo-RL merges them: bases, the recipes that name them, words of the command line."""
+    """The files as NeMo-RL merges them: bases, the recipes that name them, words of the command line.
+
+    Nothing reads a back end that is switched off: what it says is no setting.
+    """
     source = open_source(sorted(files, key=lambda file: is_script(file.path)))
     documents = tuple(_documents(source.documents))
     remarks = tuple(remark for remark in source.remarks if remark.id != "source.twice")
-    return replace(source, documents=documents, settings=resolved(merged(documents)), remarks=remarks)
+    settings = resolved(merged(documents))
+    for section in (MEGATRON, DTENSOR):
+        switch = f"{section}.enabled"
+        if switch in settings and settings[switch].value is False:
+            settings = {key: setting for key, setting in settings.items() if key == switch or not key.startswith(f"{section}.")}
+    return replace(source, documents=documents, settings=settings, remarks=remarks)
 
 
 def merged(documents: Sequence[Document]) -> dict[str, Setting]:

@@ -11,7 +11,7 @@ from meshwright.frameworks.divisibility import whole_sequences
 from meshwright.frameworks.facts import Facts
 from meshwright.frameworks.nemo_rl import RELEASES
 from meshwright.frameworks.nemo_rl.guide import TITLES
-from meshwright.frameworks.nemo_rl.keys import DTENSOR, surface_of
+from meshwright.frameworks.nemo_rl.keys import DTENSOR
 from meshwright.frameworks.nemo_rl.mistakes import checks_of, unknown_key
 from meshwright.frameworks.nemo_rl.packing import packed_tokens, stays
 from meshwright.frameworks.nemo_rl.reading import interpret
@@ -20,11 +20,11 @@ from meshwright.frameworks.nemo_rl.writing import write
 from meshwright.frameworks.nemo_rl_dtensor.deciding import EXPERTS, KEYS, KIND, NEEDED, UNSPOKEN, decide, normal
 from meshwright.frameworks.nemo_rl_dtensor.limits import limits_of
 from meshwright.frameworks.nemo_rl_dtensor.reading import build
+from meshwright.frameworks.surface import Surface, load_surface
 
 if TYPE_CHECKING:
     from meshwright.documents.source import Source
     from meshwright.frameworks.settings import Given, Reading
-    from meshwright.frameworks.surface import Surface
 
 __all__ = ["NEMO_RL_DTENSOR"]
 
@@ -50,8 +50,8 @@ _FEATURES = Features(
 
 @cache
 def surface() -> Surface:
-    """Every key of NeMo-RL's recipes."""
-    return surface_of(DTENSOR, TITLE)
+    """Every key of NeMo-RL's recipes but those of the other back end."""
+    return load_surface(__name__, TITLE, RELEASES)
 
 
 def _interpret(source: Source, given: Given, release: str) -> Reading:
@@ -73,7 +73,7 @@ NEMO_RL_DTENSOR = Framework(
     opener=open_files,
     interpreter=_interpret,
     checks=checks_of(NAME, DTENSOR, RELEASE, NEEDED),
-    unknown_keys=unknown_key,
+    unknown_keys=partial(unknown_key, DTENSOR, surface),
     config_keys=("--config",),
     normal=normal,
     unspoken=UNSPOKEN,

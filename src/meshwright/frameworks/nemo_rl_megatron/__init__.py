@@ -10,7 +10,7 @@ from meshwright.frameworks.base import Framework
 from meshwright.frameworks.facts import Facts
 from meshwright.frameworks.nemo_rl import RELEASES
 from meshwright.frameworks.nemo_rl.guide import TITLES
-from meshwright.frameworks.nemo_rl.keys import MEGATRON, surface_of
+from meshwright.frameworks.nemo_rl.keys import MEGATRON
 from meshwright.frameworks.nemo_rl.mistakes import checks_of, unknown_key
 from meshwright.frameworks.nemo_rl.packing import packed_tokens, stays
 from meshwright.frameworks.nemo_rl.reading import interpret
@@ -19,11 +19,11 @@ from meshwright.frameworks.nemo_rl.writing import MEGATRON_OPTIMIZER, write
 from meshwright.frameworks.nemo_rl_megatron.deciding import DDP, ENDS, KEYS, MODULES, NEEDED, OPTIMIZER, UNSPOKEN, decide, normal
 from meshwright.frameworks.nemo_rl_megatron.limits import limits_of
 from meshwright.frameworks.nemo_rl_megatron.reading import build
+from meshwright.frameworks.surface import Surface, load_surface
 
 if TYPE_CHECKING:
     from meshwright.documents.source import Source
     from meshwright.frameworks.settings import Given, Reading
-    from meshwright.frameworks.surface import Surface
 
 __all__ = ["NEMO_RL_MEGATRON"]
 
@@ -39,8 +39,8 @@ _DEGREES = {row.key: row.what for row in KEYS if isinstance(row.what, str)}
 
 @cache
 def surface() -> Surface:
-    """Every key of NeMo-RL's recipes."""
-    return surface_of(MEGATRON, TITLE)
+    """Every key of NeMo-RL's recipes but those of the other back end."""
+    return load_surface(__name__, TITLE, RELEASES)
 
 
 def _interpret(source: Source, given: Given, release: str) -> Reading:
@@ -66,7 +66,7 @@ NEMO_RL_MEGATRON = Framework(
     opener=open_files,
     interpreter=_interpret,
     checks=checks_of(NAME, MEGATRON, RELEASE, NEEDED),
-    unknown_keys=unknown_key,
+    unknown_keys=partial(unknown_key, MEGATRON, surface),
     config_keys=("--config",),
     normal=normal,
     unspoken=UNSPOKEN,
