@@ -7,7 +7,7 @@ from pathlib import Path
 
 REAL = ("bash", "cat", "dirname", "env", "grep", "seq", "tee")
 STUBS = ("accelerate", "deepspeed", "llamafactory-cli", "make", "megatron", "msrun", "python", "python3", "scontrol", "srun",
-         "torchrun")
+         "torchrun", "uv")
 CANARY = "pwned"
 """The command in hostile names: it notes that it ran."""
 _STUB = """#!/bin/bash
@@ -26,6 +26,7 @@ done
 """
 _GIVEN = {
     "NODE_RANK": "0", "MASTER_ADDR": "localhost", "DATA": "data", "TOKENIZER": "tokenizer", "LR": "1e-5", "LC_ALL": "C.UTF-8",
+    "NEMO_RL": ".",
 }
 
 

@@ -32,6 +32,8 @@ CONTRACT = [
     "llama-factory-hf",
     "llama-factory-megatron",
     "ms-swift-megatron",
+    "nemo-rl-megatron",
+    "nemo-rl-dtensor",
 ]
 
 

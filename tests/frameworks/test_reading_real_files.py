@@ -81,6 +81,7 @@ def test_arguments_are_variables_and_words():
         ("nanotron", "torchrun --nproc_per_node=8 run_train.py --config-file a.yaml\n"),
         ("accelerate", "accelerate launch --config_file a.yaml train.py --per_device_train_batch_size 2\n"),
         ("llama-factory-megatron", "USE_MEGATRON_BRIDGE=1 llamafactory-cli train a.yaml cutoff_len=1024\n"),
+        ("nemo-rl-megatron", "uv run examples/run_grpo.py --config a.yaml cluster.num_nodes=2\n"),
         ("ms-swift-megatron", "NPROC_PER_NODE=8 megatron sft a.yaml --lr 1e-5\n"),
         ("llama-factory-hf", "FORCE_TORCHRUN=1 llamafactory-cli train a.yaml cutoff_len=1024\n"),
         ("mindformers", "msrun --worker_num 8 run_mindformer.py --config a.yaml --run_mode train\n"),

@@ -192,8 +192,8 @@ def _launch_of(command: Command, headers: Mapping[str, Word]) -> tuple[int, Laun
                 return 3, _launched(command, name, rest[1:] if launcher.verbs else rest, words[:index], headers)
         if _PYTHON.fullmatch(name) or (not word.known and _runs(words[index + 1 : index + 3])):
             return _python(command, words[index + 1 :], words[:index], headers)
-        if name.endswith(".py") and index == 0:
-            return 1, _plain(command, "python", word, words[1:], (), headers)
+        if name.endswith(".py") and (index == 0 or [_base(each) for each in words[:2]] == ["uv", "run"]):
+            return 1, _plain(command, "python", word, words[index + 1 :], words[:index], headers)
         if name in ("bash", "sh") and index + 1 < len(words) and not words[index + 1].text.startswith("-"):
             return 0, _plain(command, "bash", words[index + 1], words[index + 2 :], words[:index], headers)
     return None

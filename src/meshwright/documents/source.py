@@ -92,6 +92,21 @@ class Around(Struct, frozen=True):
         return self.inner.text
 
 
+class Inherited(Around, frozen=True):
+    """A document that another one builds on, and that others may build on as well: it stays as it is."""
+
+    heir: str
+    """Path of the document where its keys are set to other values."""
+
+    def settings(self) -> Mapping[str, Setting]:
+        """Those of the document."""
+        return self.inner.settings()
+
+    def changed(self, edits: Mapping[str, object]) -> str:
+        """The document with the edits."""
+        return self.inner.changed(edits)
+
+
 class Source(Value, frozen=True, kw_only=True):
     """What the files say, before it is known what it means."""
 

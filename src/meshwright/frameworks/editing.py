@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from meshwright.documents.source import Inherited
 from meshwright.documents.tree import TreeDocument
 from meshwright.errors import InputError, Message, fault
 from meshwright.frameworks.base import File, Framework
@@ -261,8 +262,9 @@ def _home(reading: Reading, key: str) -> Document:
     setting = reading.source.settings.get(key)
     documents = reading.source.documents
     if setting is not None:
-        return next(document for document in documents if document.path == setting.file)
-    alike = [document for document in documents if _alike(document, key)]
+        holds = next(document for document in documents if document.path == setting.file)
+        return next(each for each in documents if each.path == holds.heir) if isinstance(holds, Inherited) else holds
+    alike = [document for document in documents if _alike(document, key) and not isinstance(document, Inherited)]
     if not alike:
         raise fault("edit.home", "{key} is to be set, but none of the files holds settings of its kind", key=key)
     return max(alike, key=lambda document: _shared_prefix(document, key))
@@ -288,7 +290,8 @@ def _edit(framework: Framework, reading: Reading, key: str, after: object, knobs
     """One change with its meaning: that of the key's own knob, where the surface names one that changed."""
     setting = reading.source.settings.get(key)
     knob = framework.surface().knobs().get(key, "") if framework.surface is not None else ""
-    file, line = (setting.file, setting.line) if setting else (_home(reading, key).path, 0)
+    file = _home(reading, key).path
+    line = setting.line if setting and setting.file == file else 0
     return Edit(
         key=key, before=_typed(framework, key, setting.value) if setting else None, after=after, file=file, line=line,
         meaning=meaning(framework.resume, (knob,) if knob in knobs else knobs),

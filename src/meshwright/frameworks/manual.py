@@ -82,6 +82,9 @@ class Launch(Struct, frozen=True, kw_only=True):
     command: tuple[str, ...] = ()
     """Lines of the command, as the shell expands them; ``$HERE`` is the script's folder, ``$NODES``, ``$DEVICES_PER_NODE``,
     ``$NODE``, ``$MASTER_ADDR`` and ``$MASTER_PORT`` are set."""
+    ray: str = ""
+    """What stands before ``ray`` and ``python`` where Ray is started on each of several nodes, and the command runs on the first
+    alone; empty: nobody needs Ray."""
 
 
 TORCHRUN = (

@@ -78,7 +78,7 @@ def opener(package: str) -> Callable[[Sequence[File]], Source]:
 
     def open_files(files: Sequence[File]) -> Source:
         source = open_source(sorted(files, key=lambda file: is_script(file.path)))
-        settings = dict(_values(source.settings))
+        settings = dict(values_of_words(source.settings))
         for key, setting in settings.items():
             if isinstance(setting.value, str) and "${" in setting.value:
                 settings[key] = replace(setting, value=_resolved(setting.value, settings))
@@ -91,7 +91,7 @@ def opener(package: str) -> Callable[[Sequence[File]], Source]:
     return open_files
 
 
-def _values(settings: Mapping[str, Setting]) -> Iterator[tuple[str, Setting]]:
+def values_of_words(settings: Mapping[str, Setting]) -> Iterator[tuple[str, Setting]]:
     """Settings with the values that Hydra reads from words: ``1e-6`` is a number, ``null`` and ``[a,b]`` are what YAML has."""
     for key, setting in settings.items():
         value = setting.value
