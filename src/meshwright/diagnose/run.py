@@ -8,6 +8,7 @@ from functools import cached_property
 from statistics import median
 from typing import TYPE_CHECKING, TypeVar
 
+from meshwright.diagnose.phases import Phases, phases_of
 from meshwright.diagnose.recorded import Recorded, recorded
 from meshwright.diagnose.split import Split, of_log, of_splits, of_traces
 from meshwright.domain.observed import (
@@ -176,6 +177,13 @@ class Run:
         if self.log is not None and self.steady is not None and self.steady.parts:
             by_timers = of_log(self.steady, self.layout, f"the timers of {self.log.file}")
         return by_timers or (of_splits(self.splits) if self.splits else None)
+
+    @cached_property
+    def phases(self) -> Phases | None:
+        """The phases of a step of reinforcement learning; None of a step that only trains."""
+        if self.log is None or self.steady is None or not self.steady.parts:
+            return None
+        return phases_of(self.steady, f"the timers of {self.log.file}")
 
     @cached_property
     def dimensions(self) -> Mapping[str, str]:

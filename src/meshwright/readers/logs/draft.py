@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import pairwise
 from statistics import median
@@ -19,8 +20,8 @@ MOST_MEMORIES = 100_000
 MOST_SETTINGS = 5_000
 MOST_TOKENS = 10**12
 """Of a sequence: more of them are no count."""
-_SIGNED, _SHARES = {"loss"}, {"mfu_ratio"}
-_WHOLE = {"averaged", "sequences", "tokens", "skipped"}
+_SIGNED, _SHARES = {"loss"}, {"mfu_ratio", "actor_mfu_ratio"}
+_WHOLE = {"averaged", "sequences", "tokens", "skipped", "optimizer_steps"}
 _FIGURES = {each.name for each in fields(Step)} - {"number", "line", "parts", "least"}
 
 
@@ -61,6 +62,11 @@ class Draft:
                 kept[name] = max(value, kept.get(name, 0.0))
             else:
                 kept.setdefault(name, value)
+
+    def every_step(self, **said: float) -> None:
+        """What holds for all steps of the run."""
+        for number, kept in self.steps.items():
+            self.step(number, kept["line"], **said)
 
     def timer(self, name: str, least_s: float, most_s: float, line: int) -> None:
         """A timer's seconds: a part of the open step, or by itself where such a thing is no part of steps."""
@@ -119,6 +125,13 @@ def _step(number: int, said: Mapping[str, Any]) -> Step:
     varied = {name: value for name, value in said["least"].items() if value != said["parts"].get(name)}
     return Step(number=number, line=said["line"], parts=said["parts"], least=said["least"] if varied else {},
                 **{"step_s": None, **figures})
+
+
+def settings_said(draft: Draft, text: str, names: Sequence[str]) -> None:
+    """Settings by those names in a printed configuration, ``'name': value`` or ``name=value``."""
+    for name in names:
+        if name in text and (found := re.search(rf"\b{name}['\"]?\s{{0,4}}[:=]\s{{0,4}}([\w.]{{1,40}})", text)) is not None:
+            draft.setting(name, found[1])
 
 
 def intervals(draft: Draft) -> None:
