@@ -44,7 +44,8 @@ def view_of(**changed: Any) -> dict[str, Any]:
 
 
 PHASES = {
-    "about": "the timers of run.log", "step_s": 10.0, "other_s": 0.5, "phases": [
+    "about": "the timers of run.log", "step_s": 10.0, "other_s": 0.5, "actor_mfu_ratio": 0.3, "optimizer_steps": 4,
+    "optimizer_step_tokens": None, "response_mean_tokens": 300.0, "response_most_tokens": 1200.0, "host_bytes": None, "phases": [
         {"phase": "generation", "time_s": 6.0, "ratio": 0.6, "timers": {"gen": 6.0}},
         {"phase": "reference_log_probs", "time_s": 1.5, "ratio": 0.15, "timers": {"ref": 1.5}},
         {"phase": "actor", "time_s": 2.0, "ratio": 0.2, "timers": {"update_actor": 2.0}},

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from meshwright.report.blocks import Run, Section, figure, line, pieces, table
 from meshwright.report.redacted import blanked
 from meshwright.report.runs import closest_line
-from meshwright.words import gib, percent, plural, rate, seconds
+from meshwright.words import gib, integer, percent, plural, rate, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -45,7 +45,6 @@ PHASES = {
     "weights": "weights to the engine",
 }
 """Phase -> its words, where its name is not."""
-BESIDE = "phases go on beside each other: together they take longer than the step"
 BAR = 40
 MOST = 12
 """Findings that a terminal shows."""
@@ -165,9 +164,27 @@ def phases_section(view: View) -> Section:
         took = Run(f"{seconds(spent):>9}", value=spent, unit="s")
         share = Run(f"{percent(ratio):>9}", value=ratio, unit="ratio")
         blocks.append(line(f"{name:<{wide}}", took, share, f"  {bar}", indent=2, whole=True))
-    if view["phases"]["other_s"] is None:
-        blocks.append(line(BESIDE, kind="small", indent=2))
+    blocks += [replace(each, indent=2) for each in phase_lines(view)]
     return Section(title=phases_title(view), blocks=tuple(blocks))
+
+
+def phase_lines(view: View) -> Iterator[Paragraph]:
+    """What stands below the phases: figures that are of one of them, or of responses."""
+    found = view["phases"]
+    if found["other_s"] is None:
+        yield line("phases go on beside each other: together they take longer than the step", kind="small")
+    said: list[tuple[str | Run, ...]] = []
+    if found["response_mean_tokens"] is not None:
+        longest = found["response_most_tokens"]
+        tail = () if longest is None else (", the longest ", figure(longest, integer))
+        said.append(("tokens of a response: mean ", figure(found["response_mean_tokens"], integer), *tail))
+    if found["optimizer_steps"] is not None:
+        said.append((plural(round(found["optimizer_steps"]), "optimizer step"),))
+    if found["actor_mfu_ratio"] is not None:
+        said.append(("MFU of the actor's update ", figure(found["actor_mfu_ratio"], percent)))
+    if found["host_bytes"] is not None:
+        said.append(("memory of the host in use ", figure(found["host_bytes"], gib)))
+    yield from (line(*each, kind="small") for each in said)
 
 
 def expected_table(view: View) -> Table:

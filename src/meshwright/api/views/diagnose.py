@@ -79,6 +79,7 @@ def phases_view(run: Run) -> dict[str, Any] | None:
     found = run.phases
     if found is None:
         return None
+    mean, most = run.response_tokens
     return {
         "about": found.about,
         "step_s": found.step_s,
@@ -87,6 +88,12 @@ def phases_view(run: Run) -> dict[str, Any] | None:
             for each in found.phases
         ],
         "other_s": found.other_s,
+        "actor_mfu_ratio": run.actor_mfu_ratio,
+        "optimizer_steps": None if run.training is None else run.training.optimizer_steps,
+        "optimizer_step_tokens": None if run.training is None else run.training.tokens,
+        "response_mean_tokens": mean,
+        "response_most_tokens": most,
+        "host_bytes": run.host_bytes,
     }
 
 

@@ -41,7 +41,7 @@ class Step(Value, frozen=True, kw_only=True):
     """Reserved at most on the rank that prints."""
     loss: float | None = None
     optimizer_steps: int | None = None
-    """Of a step of reinforcement learning, where the log says them."""
+    """Of a step of reinforcement learning, where the log counts them."""
     actor_mfu_ratio: float | None = None
     """Of the actor's update alone."""
     host_bytes: float | None = None

@@ -63,11 +63,6 @@ class Draft:
             else:
                 kept.setdefault(name, value)
 
-    def every_step(self, **said: float) -> None:
-        """What holds for all steps of the run."""
-        for number, kept in self.steps.items():
-            self.step(number, kept["line"], **said)
-
     def timer(self, name: str, least_s: float, most_s: float, line: int) -> None:
         """A timer's seconds: a part of the open step, or by itself where such a thing is no part of steps."""
         if amount(least_s) is None or amount(most_s) is None:
@@ -127,11 +122,12 @@ def _step(number: int, said: Mapping[str, Any]) -> Step:
                 **{"step_s": None, **figures})
 
 
-def settings_said(draft: Draft, text: str, names: Sequence[str]) -> None:
-    """Settings by those names in a printed configuration, ``'name': value`` or ``name=value``."""
-    for name in names:
+def settings_said(draft: Draft, text: str, keys: Sequence[str]) -> None:
+    """Settings by those keys in a printed configuration that has their last names, ``'name': value`` or ``name=value``."""
+    for key in keys:
+        name = key.rpartition(".")[2]
         if name in text and (found := re.search(rf"\b{name}['\"]?\s{{0,4}}[:=]\s{{0,4}}([\w.]{{1,40}})", text)) is not None:
-            draft.setting(name, found[1])
+            draft.setting(key, found[1])
 
 
 def intervals(draft: Draft) -> None:

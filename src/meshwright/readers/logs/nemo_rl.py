@@ -22,7 +22,7 @@ _TIMERS = (
     "prepare_for_generation", "weight_sync", "checkpointing", "offload_before_refit", "policy_offload_after_refit",
     "idle/validation",
 )
-_SAID = ("num_prompts_per_step", "num_generations_per_prompt", "train_global_batch_size")
+_SAID = ("grpo.num_prompts_per_step", "grpo.num_generations_per_prompt", "policy.train_global_batch_size")
 _LOSS, _LENGTH, _RATE, _RATE_OF_ALL = "Loss", "Mean Generation Length", "E2E (Tokens/sec/gpu)", "E2E (Tokens/sec)"
 
 
@@ -48,17 +48,10 @@ def _take(draft: Draft, hit: Hit) -> None:
     draft.step(step, line, tokens_per_s_per_device=state.pop(_RATE, None), tokens=rate * step_s if rate and step_s else None)
 
 
-def _finish(draft: Draft) -> None:
-    world_by_rates(draft)
-    prompts, responses, batch = (number(draft.settings.get(name)) for name in _SAID)
-    if prompts and responses and batch and prompts * responses % batch == 0:
-        draft.every_step(optimizer_steps=prompts * responses / batch)
-
-
 DIALECT = Dialect(
-    name="nemo_rl_log", says="logs of NeMo-RL", framework="nemo-rl", take=_take, finish=_finish, tells=_WHOLE,
+    name="nemo_rl_log", says="logs of NeMo-RL", framework="nemo-rl", take=_take, finish=world_by_rates, tells=_WHOLE,
     by=(b"Total step time: ",),
     seeks=(b"==== Step ", b"Total step time: ", b"Mean Generation Length", b"E2E (Tokens/sec", "\u2022 Loss: ".encode(),
-           *(f" {name}".encode() for name in _TIMERS), *(name.encode() for name in _SAID)),
+           *(f" {name}".encode() for name in _TIMERS), *(key.rpartition(".")[2].encode() for key in _SAID)),
 )
 FORMAT = DIALECT.format

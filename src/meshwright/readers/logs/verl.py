@@ -20,8 +20,11 @@ _TIMED = re.compile(r"\btiming(_s)?/step:")
 _METRIC = re.compile(r"([A-Za-z][\w/@.\-]{0,120}):(?:np\.\w{1,12}\()?([-+.\w]{1,40})")
 _TIMER = re.compile(r"timing(?:_s)?/([^/]+)")
 _BY = (b"timing_s/step:", b"timing/step:")
-_SAID = ("ppo_mini_batch_size", "train_batch_size", "ppo_epochs", "gpu_memory_utilization", "free_cache_engine")
-"""Of the configuration; of one that several models have the actor's stands first."""
+_SAID = (
+    "actor_rollout_ref.actor.ppo_mini_batch_size", "actor_rollout_ref.actor.ppo_epochs", "data.train_batch_size",
+    "actor_rollout_ref.rollout.gpu_memory_utilization", "actor_rollout_ref.rollout.free_cache_engine",
+)
+"""Of the configuration; of those that several models have the actor's stands first."""
 
 
 def _take(draft: Draft, hit: Hit) -> None:
@@ -45,15 +48,8 @@ def _take(draft: Draft, hit: Hit) -> None:
         draft.timer(name, seconds, seconds, hit.line.number)
 
 
-def _finish(draft: Draft) -> None:
-    world_by_rates(draft)
-    prompts, mini, epochs = (number(draft.settings.get(name)) for name in ("train_batch_size", "ppo_mini_batch_size", "ppo_epochs"))
-    if prompts and mini and epochs and prompts % mini == 0:
-        draft.every_step(optimizer_steps=prompts / mini * epochs)
-
-
 DIALECT = Dialect(
-    name="verl_log", says="logs of verl", framework="verl", take=_take, finish=_finish, tells=_TIMED, by=_BY,
-    seeks=(*_BY, *(f"'{name}'".encode() for name in _SAID)),
+    name="verl_log", says="logs of verl", framework="verl", take=_take, finish=world_by_rates, tells=_TIMED, by=_BY,
+    seeks=(*_BY, *(f"'{key.rpartition('.')[2]}'".encode() for key in _SAID)),
 )
 FORMAT = DIALECT.format

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from meshwright.report.blocks import Bar, Block, Part, Run, Section, Tile, Tiles, View, figure, line, table
 from meshwright.report.diagnose import (
-    BESIDE,
     REMEDIES,
     TONES,
     VERDICTS,
     evidence_words,
     guide_lines,
+    phase_lines,
     phase_rows,
     phases_title,
     told_of,
@@ -100,9 +100,7 @@ def _phases(view: Mapping[str, Any]) -> Section:
          Bar(parts=(Part(name=name, letter="=", style="blue", value=spent),), scale=most, width=WIDE))
         for name, spent, ratio in rows
     ], right=(1, 2))]
-    if view["phases"]["other_s"] is None:
-        blocks.append(line(BESIDE, kind="small"))
-    return Section(title=phases_title(view), blocks=tuple(blocks))
+    return Section(title=phases_title(view), blocks=(*blocks, *phase_lines(view)))
 
 
 def _findings(view: Mapping[str, Any]) -> Iterator[Block]:
