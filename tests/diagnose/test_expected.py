@@ -81,7 +81,8 @@ def test_of_reinforcement_learning_an_optimizer_step_is_compared_and_never_the_w
     """Four optimizer steps beside as much generation: only where their number and their tokens are known and are the case's."""
     bare = Facts(CASE, layout("tp8 mb1"), EVERYTHING)
     step_s = bare.step_s
-    interval = Interval(level=0.9, step_s=(0.9 * step_s, 1.1 * step_s), memory_peak_bytes=(0.0, 1.0), memory_reserved_bytes=(0.0, 1.0))
+    ends = (0.9 * step_s, 1.1 * step_s)
+    interval = Interval(level=0.9, step_s=ends, memory_peak_bytes=(0.0, 1.0), memory_reserved_bytes=(0.0, 1.0))
     facts = Facts(CASE, layout("tp8 mb1"), EVERYTHING, replace(bare.estimate, interval=interval))
     update = 4 * longer_by * step_s
     tokens = None if tokens_ratio is None else round(4 * tokens_ratio * CASE.batch.tokens)

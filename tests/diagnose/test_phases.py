@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.readers import log_texts
 from tests.report.diagnosis_samples import PHASES, view_of
 
+from meshwright.api.views.diagnose import phases_view
 from meshwright.diagnose import Run
 from meshwright.diagnose import diagnose as judged
 from meshwright.diagnose.comparison import compare_runs
@@ -18,7 +21,9 @@ from meshwright.diagnose.remedies import _table
 from meshwright.diagnose.training import training_of
 from meshwright.domain.observed import RunLog, Step
 from meshwright.domain.observed.steady import steady
+from meshwright.errors import InputError
 from meshwright.frameworks import framework
+from meshwright.readers.formats import observe
 from meshwright.report.diagnose import told_of_view
 from meshwright.report.pages.diagnose import page_of_view
 
@@ -43,6 +48,34 @@ def test_a_step_that_only_trains_has_no_phases():
 
 def test_phases_that_go_on_beside_each_other_leave_nothing_that_could_be_told():
     assert phases(100.0, gen=80.0, update_actor=60.0).other_s is None
+
+
+SPOILED = st.sampled_from([
+    ("timing_s/step:", "timing_s/step:-"), ("timing_s/step:", "timing_s/step:0.000 "), ("74.020", "nan"), ("3.566", "1e400"),
+    ("14.302", "99999999.0"), ("- ", ""), ("step:1 ", "step:999999999999999999 "), ("1024.000", "inf"), ("325.0", "0.0"),
+    ("timing_s/", "timing/"),
+    ("'ppo_mini_batch_size': 256", "'ppo_mini_batch_size': 0"), ("\n", " "), ("update_actor", "gen"),
+])
+
+TEXTS = (log_texts.VERL, log_texts.NEMO_RL, log_texts.SLIME, log_texts.CHATLEARN_BY_MODEL)
+
+
+@given(st.lists(SPOILED, max_size=4), st.sampled_from(TEXTS))
+@settings(max_examples=25, deadline=None)
+def test_whatever_a_log_says_its_phases_are_shares_of_a_step(tmp_path_factory, spoils, text):
+    for theirs, ours in spoils:
+        text = text.replace(theirs, ours)
+    path = tmp_path_factory.mktemp("log") / "run.log"
+    path.write_text(text)
+    try:
+        found = judged(Run(observations=observe([path]).observations))
+    except InputError:
+        return
+    told = found.run.phases
+    if told is not None and told.other_s is not None:
+        assert sum(each.time_s for each in told.phases) + told.other_s == pytest.approx(told.step_s, rel=0.02)
+    json.dumps(phases_view(found.run), allow_nan=False)
+    assert all(each.loss_ratio is None or 0.0 <= each.loss_ratio <= 1.0 for each in found.findings)
 
 
 def test_an_rl_step_is_told_on_a_terminal_and_on_a_page():

@@ -89,5 +89,6 @@ def why_not(run: Run) -> str:
         return f"The actor's update is not compared with the predicted training step: the log counts no tokens, {predicted}."
     return (
         f"The actor's update is not compared with the predicted training step: an optimizer step of the log is of "
-        f"{integer(training.tokens)} tokens, {predicted}; a plan of samples of mean length (plan --sequence) is of as many."
+        f"{integer(training.tokens)} tokens, {predicted}; a plan of samples of "
+        f"{integer(training.tokens / run.case.batch.global_batch_sequences)} tokens, their mean (plan --sequence), is of as many."
     )
