@@ -7,12 +7,14 @@ from dataclasses import replace
 import pytest
 from tests.strategies import EVERYTHING, small_case
 
+from meshwright.diagnose import diagnose
 from meshwright.diagnose.expected import expected, longer
 from meshwright.diagnose.intervals import ENOUGH, part_interval
 from meshwright.diagnose.run import Run
+from meshwright.domain.estimate import Interval
 from meshwright.domain.label import parse_layout
 from meshwright.domain.measured import Measured, TimedCollective
-from meshwright.domain.observed import RankSplit, RankTrace, TraceStep
+from meshwright.domain.observed import RankSplit, RankTrace, RunLog, Step, TraceStep
 from meshwright.judging.facts import Facts
 
 CASE = small_case("llama3-8b", "h800", layers=4)
@@ -69,3 +71,31 @@ def test_a_part_is_told_from_the_end_of_its_interval_on():
     told = {each.part: each.interval for each in expected(run(1.0, exact))}
     assert told["tp"] is not None
     assert told["dp"] is None
+
+
+@pytest.mark.parametrize(("longer_by", "tokens_ratio", "steps", "verdict"), [
+    (1.0, 1.0, 4, "normal"), (3.0, 1.0, 4, "slow"), (3.0, 1.0, None, "unknown"), (3.0, 0.5, 4, "unknown"),
+    (3.0, None, 4, "unknown"),
+])
+def test_of_reinforcement_learning_an_optimizer_step_is_compared_and_never_the_whole_step(longer_by, tokens_ratio, steps, verdict):
+    """Four optimizer steps beside as much generation: only where their number and their tokens are known and are the case's."""
+    bare = Facts(CASE, layout("tp8 mb1"), EVERYTHING)
+    step_s = bare.step_s
+    ends = (0.9 * step_s, 1.1 * step_s)
+    interval = Interval(level=0.9, step_s=ends, memory_peak_bytes=(0.0, 1.0), memory_reserved_bytes=(0.0, 1.0))
+    facts = Facts(CASE, layout("tp8 mb1"), EVERYTHING, replace(bare.estimate, interval=interval))
+    update = 4 * longer_by * step_s
+    tokens = None if tokens_ratio is None else round(4 * tokens_ratio * CASE.batch.tokens)
+    parts = {"gen": update, "update_actor": update}
+    step = Step(number=1, step_s=2.0 * update, line=1, parts=parts, optimizer_steps=steps, tokens=tokens)
+    found = diagnose(Run(observations=(RunLog(file="a.log", format="verl_log", steps=(step,)),), facts=facts))
+    assert found.verdict == verdict
+    assert found.run.mfu_ratio is None
+    rows = {each.part: each for each in found.expected}
+    if verdict == "unknown":
+        assert not rows
+        assert any("not compared" in note for note in found.notes)
+        return
+    assert list(rows) == ["training"]
+    assert rows["training"].observed_s == pytest.approx(longer_by * step_s)
+    assert ("expected.training" in {each.id for each in found.findings}) is (verdict == "slow")

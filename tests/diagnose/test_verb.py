@@ -21,8 +21,8 @@ from meshwright.report.redacted import blanked
 from meshwright.report.terminal import renderables
 
 KEYS = {
-    "verdict", "observed", "split", "expected", "findings", "guides", "hang", "bandwidths", "closest_run", "read", "left", "notes",
-    "label",
+    "verdict", "observed", "split", "phases", "expected", "findings", "guides", "hang", "bandwidths", "closest_run", "read", "left",
+    "notes", "label",
 }
 OOM = (
     "[rank3]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 4.00 GiB. GPU 3 has a total capacity of 79.10 GiB of "

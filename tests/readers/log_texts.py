@@ -85,6 +85,71 @@ CHATLEARN = """\
 2026-01-01 10:00:00 INFO episode iteration 3 time summary.
 time (sec) | e2e_cost: 123.45 | policy_trainer_train_step: 30.10(avg: 10.03) | policy_forward_step: 61.00
 """
+CHATLEARN_BY_MODEL = """\
+2026-01-01 10:00:00 INFO >>>>>>>>>>> episode iteration 3 time summary for each model as follows:
+2026-01-01 10:00:00 INFO >>>>>>>>>>> [policy] time (sec) | e2e_cost: 61.00 | policy_forward_step: 60.10(avg: 60.10)
+2026-01-01 10:00:00 INFO >>>>>>>>>>> [reference] time (sec) | e2e_cost: 9.00 | reference_forward_step: 8.50(avg: 8.50)
+2026-01-01 10:00:00 INFO >>>>>>>>>>> [reward] time (sec) | e2e_cost: 2.00
+2026-01-01 10:00:00 INFO >>>>>>>>>>> [policy_trainer] time (sec) | e2e_cost: 40.20 | policy_trainer_forward_step: 8.00(avg: 8.00) | policy_trainer_train_step: 30.10(avg: 10.03)
+2026-01-01 10:00:00 INFO >>>>>>>>>>> grpo episode summary, episode iteration 3 time (sec) | episode: 123.45(avg: 123.45) | sync_parameters: 6.00(avg: 6.00)
+"""
+VERL = """\
+(TaskRunner pid=7) {'actor_rollout_ref': {'actor': {'ppo_epochs': 1,
+(TaskRunner pid=7)                                  'ppo_mini_batch_size': 256,
+(TaskRunner pid=7)                       'rollout': {'free_cache_engine': True, 'gpu_memory_utilization': 0.6}},
+(TaskRunner pid=7)  'critic': {'ppo_mini_batch_size': 64},
+(TaskRunner pid=7)  'data': {'train_batch_size': 1024}}
+(TaskRunner pid=7) step:0 - val-core/openai/gsm8k/reward/mean@1:0.565
+(TaskRunner pid=7) step:1 - global_seqlen/mean:437760.000 - actor/pg_loss:-0.001 - perf/mfu/actor:1.018 - perf/max_memory_reserved_gb:61.5 - perf/cpu_memory_used_gb:360.0 - response_length/mean:325.0 - response_length/max:1024.000 - response_length/min:9.000 - prompt_length/mean:102.5 - timing_s/gen:74.020 - timing_s/old_log_prob:3.566 - timing_s/ref:3.420 - timing_s/adv:1.167 - timing_s/update_actor:14.302 - timing_s/step:96.551 - timing_s/agent_loop/slowest/prompt_length:99.0 - timing_s/testing:12.5 - timing_per_token_ms/adv:0.001 - perf/total_num_tokens:3502080.000 - perf/time_per_step:96.551 - perf/throughput:4533.982
+(TaskRunner pid=7) step:2 - actor/pg_loss:nan - perf/mfu/actor:np.float64(0.318) - perf/max_memory_reserved_gb:np.float32(62.5) - timing_s/gen:70.12345678901234 - timing_s/old_log_prob:nan - timing_s/update_actor:14.2 - timing_s/step:np.float64(90.5) - perf/total_num_tokens:3502080
+"""
+VERL_OLDER = """\
+(main_task pid=9) step:12 - actor/pg_loss:0.002 - response_length/mean:301.2 - timing/gen:12.597 - timing/ref:2.105 - timing/values:2.2 - timing/adv:0.1 - timing/update_critic:7.5 - timing/update_actor:8.001 - timing/testing:5.0 - timing/step:33.6
+"""
+NEMO_RL = """\
+GRPOConfig(num_prompts_per_step=32, num_generations_per_prompt=16), 'train_global_batch_size': 512}
+========================= Step 1/1000 =========================
+▶ Preparing batch...
+
+📊 Training Results:
+  • Loss: 0.0123
+  • Generation KL Error: 0.0012
+  • Avg Reward: 0.5500
+  • Mean Generation Length: 812.2500
+
+⏱️  Timing:
+  • Total step time: 68.58s
+  • policy_training: 28.30s (41.3%)
+  • generation: 20.00s (29.2%)
+  • policy_and_reference_logprobs: 12.00s (17.5%)
+  • prepare_for_generation/total: 5.00s (7.3%)
+  • prepare_for_generation/transfer_and_update_weights: 3.00s (4.4%)
+  • training_prep: 1.20s (1.7%)
+  • data_processing: 0.50s (0.7%)
+  • policy_training/submit_training_futures: 0.10s (0.1%)
+
+🔍 Performance Metrics:
+  • Throughputs (per GPU):
+    - E2E (Samples/sec/gpu): 0.93
+    - E2E (Tokens/sec/gpu): 1000.00
+  • Throughputs (per Group):
+    - E2E (Samples/sec): 7.47
+    - E2E (Tokens/sec): 8000.00
+(VllmGenerationWorker pid=3) INFO generation: nothing of note
+========================= Step 1/1000 =========================
+⏱️  Timing:
+  • Total step time: 50.00s
+  • exposed_generation: 12.00s (24.0%)
+  • policy_training: 30.00s (60.0%)
+  • weight_sync: 2.00s (4.0%)
+"""
+SLIME = """\
+(RolloutManager pid=1) [2026-04-15 07:57:53] rollout.py:1193 - perf 0: {'rollout/response_len/mean': 2773.71484375, 'rollout/response_len/median': 2837.5, 'rollout/response_len/max': 4096, 'rollout/truncated_ratio': 0.46, 'perf/rollout_time': 71.17, 'perf/tokens_per_gpu_per_sec': 239.1}
+(MegatronTrainRayActor pid=2) [2026-04-15 07:58:00] model.py:918 - step 0: {'train/loss': 0.01, 'train/pg_loss': 0.01, 'train/grad_norm': 0.2, 'train/global_batch_size': 128, 'train/step': 0}
+(MegatronTrainRayActor pid=2) [2026-04-15 07:58:10] model.py:918 - step 1: {'train/loss': 0.02, 'train/grad_norm': 0.2, 'train/global_batch_size': 128, 'train/step': 1}
+(MegatronTrainRayActor pid=2) [2026-04-15 07:58:11] train_metric_utils.py:44 - perf 0: {'perf/sleep_time': 4.03, 'perf/update_weights_time': 2.5, 'perf/wake_up_time': 1.94, 'perf/data_preprocess_time': 0.002, 'perf/train_wait_time': 84.33, 'perf/ref_log_probs_time': 6.4, 'perf/log_probs_time': 6.1, 'perf/actor_train_time': 20.02, 'perf/train_time': 33.84, 'perf/log_probs_tflops': 111.6, 'perf/actor_train_tflops': 103.7, 'perf/actor_train_tok_per_s': 35512.1, 'perf/step_time': 118.17, 'perf/wait_time_ratio': 0.71}
+(RolloutManager pid=1) [2026-04-15 07:59:53] rollout.py:1193 - perf 1: {'rollout/response_len/mean': 2773.7, 'rollout/response_len/max': 4096, 'perf/rollout_time': 70.0}
+"""
 WATCHDOG = """\
 [rank0]:[E321 02:07:08.408271257 ProcessGroupNCCL.cpp:607] [Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=1580, OpType=ALLREDUCE, NumelIn=466119168, NumelOut=466119168, Timeout(ms)=600000) ran for 600060 milliseconds before timing out.
 [rank0]:[E321 02:07:08.465150152 ProcessGroupNCCL.cpp:1664] [PG 1 Rank 0] Exception (either an error or timeout) detected by watchdog at work: 1580, last enqueued NCCL work: 1582, last completed NCCL work: 1579.
@@ -138,7 +203,9 @@ STEP_RECORD = """\
 EXAMPLES = {
     "megatron_log": (MEGATRON, MEGATRON_2021), "torchtitan_log": (TORCHTITAN,), "nanotron_log": (NANOTRON, NANOTRON_NEWER),
     "deepspeed_log": (DEEPSPEED,), "deepspeed_comms": (COMMS,), "hf_trainer_log": (TRAINER,), "nanogpt_log": (NANOGPT,),
-    "maxtext_log": (MAXTEXT,), "mindspore_log": (MINDSPORE,), "chatlearn_log": (CHATLEARN,), "watchdog_log": (WATCHDOG,),
+    "maxtext_log": (MAXTEXT,), "mindspore_log": (MINDSPORE,), "chatlearn_log": (CHATLEARN, CHATLEARN_BY_MODEL),
+    "verl_log": (VERL, VERL_OLDER), "nemo_rl_log": (NEMO_RL,), "slime_log": (SLIME,),
+    "watchdog_log": (WATCHDOG,),
     "reference_log": (REFERENCE, REFERENCE_PRINTED, REHEARSAL), "plain_log": (PLAIN,), "out_of_memory": (OUT_OF_MEMORY,),
     "meshwright_step": (STEP_RECORD,),
 }

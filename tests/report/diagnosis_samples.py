@@ -35,8 +35,20 @@ def view_of(**changed: Any) -> dict[str, Any]:
         "split": {"step_s": 1.0, "about": "the timers of run.log", "communication_exposed": {},
                   "compute_ratio": 0.5, "communication_exposed_ratio": None, "waiting_ratio": 0.0,
                   "bubble_ratio": 0.2, "data_ratio": 0.1, "host_ratio": None, "idle_ratio": None, "other_ratio": 0.2},
+        "phases": None,
         "findings": [finding(), finding(id="data.loading", severity="advice", gain_is_bound=True, change=None)],
         "notes": ["A note."], "steps": steps,
         "read": [{"file": "run.log", "formats": ["megatron"]}], "left": [],
         "ranks": [{"rank": rank, "compute_s": 0.4 + 0.1 * (rank == 3), "window_s": 1.0} for rank in range(4)],
     } | changed
+
+
+PHASES = {
+    "about": "the timers of run.log", "step_s": 10.0, "other_s": 0.5, "actor_mfu_ratio": 0.3, "optimizer_steps": 4,
+    "optimizer_step_tokens": None, "response_mean_tokens": 300.0, "response_most_tokens": 1200.0, "host_bytes": None, "phases": [
+        {"phase": "generation", "time_s": 6.0, "ratio": 0.6, "timers": {"gen": 6.0}},
+        {"phase": "reference_log_probs", "time_s": 1.5, "ratio": 0.15, "timers": {"ref": 1.5}},
+        {"phase": "actor", "time_s": 2.0, "ratio": 0.2, "timers": {"update_actor": 2.0}},
+    ],
+}
+"""A step of reinforcement learning."""

@@ -26,6 +26,7 @@ class Seen(Value, frozen=True, kw_only=True):
     layout: Layout | None = None
     devices: int | None = None
     settings: Mapping[str, str] | None = None
+    """As the files or the log have them."""
     notes: tuple[Message, ...] = ()
     """Why there is no prediction, where there is none."""
 
@@ -47,7 +48,8 @@ def of_files(values: Values, faults: Faults) -> Seen:
     """The case of a framework's files beside the log, with what the options say."""
     from meshwright.api.sources import take
 
-    return _seen(take(values, faults))
+    taken = take(values, faults)
+    return _seen(taken, {key: str(each.value) for key, each in taken.reading.source.settings.items()})
 
 
 def of_log(values: Values, observations: Sequence[Observation]) -> Seen:
@@ -65,7 +67,7 @@ def of_log(values: Values, observations: Sequence[Observation]) -> Seen:
     for log in logs:
         settings = {key: value for each in logs if each.file == log.file for key, value in each.settings.items()}
         for name in dict.fromkeys((named.partition("@")[0], log.framework, *frameworks())):
-            logged = framework(name).logged if name else None
+            logged = framework(name).logged if name in frameworks() else None
             files = () if logged is None else logged(settings, log.file)
             if not files:
                 continue

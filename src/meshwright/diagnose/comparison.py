@@ -7,7 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from meshwright.diagnose.phases import ALSO
+from meshwright.readers.logs.parts import PHASES
+from meshwright.words import integer
+
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from meshwright.diagnose.run import Run
 
 PARTS = (
@@ -29,10 +35,21 @@ DEPENDS = {
     "data": r"worker|data|loader|prefetch|dataset",
     "host": r"compile|graph|micro.?batch|log|gc",
     "idle": r"compile|graph|micro.?batch",
+    "generation": r"rollout|response|generation|vllm|sglang|train.?batch|prompts",
+    "old_log_probs": r"log.?prob|tokens of a step|offload",
+    "reference_log_probs": r"log.?prob|tokens of a step|offload",
+    "log_probs": r"log.?prob|tokens of a step|offload",
+    "values": r"critic|tokens of a step|offload",
+    "critic": r"critic|tokens of a step|offload",
+    "actor": r"actor|policy|micro.?batch|mini.?batch|global.?batch|recompute|tokens of a step|offload|tensor|pipeline|epochs",
+    "weights": r"bucket|refit|buffer|tensor|pipeline",
+    "switching": r"offload|free.?cache|sleep",
 }
 """Part -> settings that it depends on."""
 APART = 0.02
 """A part that changes by less of the step is the same."""
+ALIKE = 0.02
+"""Lengths and tokens that differ by less are the same: they vary from step to step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +90,8 @@ def compare_runs(a: Run, b: Run) -> Comparison:
     A cause is named only where the part itself changed and a setting that it depends on did; where parts are not known on both
     sides, the step alone is compared and the note says so.
     """
-    changed = _changed(_settings(a), _settings(b))
+    settings = _changed(_settings(a), _settings(b))
+    changed = (*settings, *_lengths(a, b))
     step = None if a.step_s is None or b.step_s is None or not a.step_s else b.step_s / a.step_s - 1.0
     parts, notes = [], []
     if a.split is not None and b.split is not None:
@@ -88,12 +106,17 @@ def compare_runs(a: Run, b: Run) -> Comparison:
             for name, ratio in PARTS
             if getattr(a.split, ratio) is not None or getattr(b.split, ratio) is not None
         ]
+    elif a.phases is not None and b.phases is not None:
+        whole = max(a.phases.step_s, b.phases.step_s)
+        names = [name for name in (*ALSO, *PHASES) if a.phases.time_s(name) is not None or b.phases.time_s(name) is not None]
+        parts = [_part(name, a.phases.time_s(name), b.phases.time_s(name), changed, whole) for name in names]
+        parts.append(_part("other", a.phases.other_s, b.phases.other_s, changed, whole))
     else:
         silent = [run.log.file if run.log is not None else "a run" for run in (a, b) if run.split is None]
         notes.append(f"{' and '.join(silent)} tell no parts of the step: why it changed cannot be said from them alone")
     if not (_settings(a) and _settings(b)):
         notes.append("settings are not known of both runs")
-    return Comparison(a=a, b=b, step_change_ratio=step, parts=tuple(parts), settings_changed=changed, notes=tuple(notes))
+    return Comparison(a=a, b=b, step_change_ratio=step, parts=tuple(parts), settings_changed=settings, notes=tuple(notes))
 
 
 def _part(name: str, a_s: float | None, b_s: float | None, changed: tuple[Changed, ...], step_s: float) -> Part:
@@ -106,6 +129,19 @@ def _part(name: str, a_s: float | None, b_s: float | None, changed: tuple[Change
         return Part(part=name, a_s=a_s, b_s=b_s, why="no setting that it depends on is known to have changed")
     told = ", ".join(f"{each.key} {each.a or 'unset'} -> {each.b or 'unset'}" for each in touching[:4])
     return Part(part=name, a_s=a_s, b_s=b_s, why=told + (f" and {len(touching) - 4} more" if len(touching) > 4 else ""))
+
+
+def _lengths(a: Run, b: Run) -> Iterator[Changed]:
+    """What of responses and tokens of a step with phases differs by more than it varies."""
+    if a.phases is None or b.phases is None:
+        return
+    for key, one, other in (
+        ("tokens of the mean response", a.response_tokens[0], b.response_tokens[0]),
+        ("tokens of the longest response", a.response_tokens[1], b.response_tokens[1]),
+        ("tokens of a step", a.tokens, b.tokens),
+    ):
+        if one and other and abs(other / one - 1.0) > ALIKE:
+            yield Changed(key=key, a=integer(one), b=integer(other))
 
 
 def _settings(run: Run) -> Mapping[str, str]:

@@ -10,6 +10,7 @@ from meshwright.diagnose.expected import Expected, expected, longer, speed
 from meshwright.diagnose.gains import best_change, most_gain
 from meshwright.diagnose.guides import GuideFigure, guide_figures
 from meshwright.diagnose.rules import rules_of
+from meshwright.diagnose.training import why_not
 
 if TYPE_CHECKING:
     from meshwright.diagnose.finding import Finding
@@ -54,8 +55,9 @@ class Diagnosis:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What readers assumed or left out."""
-        return tuple(dict.fromkeys(note for each in self.run.observations for note in getattr(each, "notes", ())))
+        """What readers assumed or left out, and why a prediction is not set beside what was seen."""
+        read = (note for each in self.run.observations for note in getattr(each, "notes", ()))
+        return tuple(dict.fromkeys((*read, *filter(None, [why_not(self.run)]))))
 
     @property
     def ok(self) -> bool:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from meshwright.diagnose.finding import HIGH, Evidence, Finding, severity_of
 from meshwright.diagnose.intervals import part_interval
 from meshwright.diagnose.remedies import remedies
+from meshwright.diagnose.training import comparable_s
 from meshwright.errors import Message
 from meshwright.words import percent, seconds
 
@@ -34,12 +35,18 @@ class Expected:
 def expected(run: Run) -> tuple[Expected, ...]:
     """Every part that has a prediction; nothing without one.
 
-    Holds:   observed parts are those of ``run.split``, so they are None where the files do not tell.
+    Holds:   observed parts are those of ``run.split``, so they are None where the files do not tell; of reinforcement learning
+             there is one, an optimizer step of the actor's update.
     """
     predicted = run.predicted
     if predicted is None:
         return ()
     time, split = predicted.time, run.split
+    if run.phases is not None:
+        observed_s = comparable_s(run)
+        interval = predicted.interval.step_s if predicted.interval is not None else None
+        training = Expected(part="training", observed_s=observed_s, predicted_s=predicted.step_s, interval=interval)
+        return () if observed_s is None else (training,)
     rows = [
         Expected(
             part="step",
@@ -74,11 +81,14 @@ def _seconds(run: Run, name: str) -> float | None:
 
 
 def speed(run: Run) -> Speed:
-    """Whether the step is within the interval of its prediction; a faster one is normal, too."""
-    predicted = run.predicted
-    if predicted is None or predicted.interval is None or run.step_s is None:
+    """Whether the step is within the interval of its prediction; a faster one is normal, too.
+
+    Of reinforcement learning: an optimizer step of the actor's update.
+    """
+    predicted, step_s = run.predicted, comparable_s(run)
+    if predicted is None or predicted.interval is None or step_s is None:
         return "unknown"
-    return "slow" if run.step_s > predicted.interval.step_s[1] else "normal"
+    return "slow" if step_s > predicted.interval.step_s[1] else "normal"
 
 
 def longer(run: Run) -> Iterator[Finding]:
@@ -86,7 +96,7 @@ def longer(run: Run) -> Iterator[Finding]:
     told = False
     step = run.step_s
     for each in expected(run):
-        if each.part in ("step", "compute", "data", "bubble", "host") or each.observed_s is None or step is None:
+        if each.part in ("step", "training", "compute", "data", "bubble", "host") or each.observed_s is None or step is None:
             continue
         beyond = (each.observed_s - each.predicted_s) / step
         most = each.interval[1] if each.interval is not None else LONGER * each.predicted_s
@@ -108,15 +118,18 @@ def longer(run: Run) -> Iterator[Finding]:
                 evidence=(Evidence(run.split.about if run.split else ""),),
                 remedies=remedies(f"expected.{each.part}", run.framework),
             )
-    predicted = run.predicted
-    if not told and speed(run) == "slow" and predicted is not None and predicted.interval is not None and step is not None:
-        beyond = 1.0 - predicted.step_s / step
+    predicted, seen_s = run.predicted, comparable_s(run)
+    if not told and speed(run) == "slow" and predicted is not None and predicted.interval is not None and seen_s is not None:
+        beyond, whole = 1.0 - predicted.step_s / seen_s, run.phases is None
+        if run.phases is not None:
+            beyond *= run.phases.ratio("actor") or 0.0
         yield Finding(
             message=Message(
-                "expected.step",
-                "a step takes {observed}; predicted are {predicted}, and {level:.0%} of runs lie between {low} and {high}",
+                "expected.step" if whole else "expected.training",
+                "{what} takes {observed}; predicted are {predicted}, and {level:.0%} of runs lie between {low} and {high}",
                 {
-                    "observed": seconds(step),
+                    "what": "a step" if whole else "an optimizer step of the actor's update",
+                    "observed": seconds(seen_s),
                     "predicted": seconds(predicted.step_s),
                     "level": predicted.interval.level,
                     "low": seconds(predicted.interval.step_s[0]),
@@ -126,8 +139,8 @@ def longer(run: Run) -> Iterator[Finding]:
             severity=severity_of(beyond),
             loss_ratio=beyond,
             general=True,
-            remedies=remedies("expected.step", run.framework),
-            evidence=(Evidence(f"the steps take {percent(step / predicted.step_s - 1.0)} longer than predicted"),),
+            remedies=remedies("expected.step" if whole else "expected.training", run.framework),
+            evidence=(Evidence(f"the steps take {percent(seen_s / predicted.step_s - 1.0)} longer than predicted"),),
         )
 
 

@@ -69,7 +69,7 @@ def _utilization(run: Run) -> float | None:
 
 
 def _memory(run: Run) -> float | None:
-    """Of the device, on the fullest."""
+    """Of the device, on the fullest; of a trainer that shares it with an engine nobody knows from its own figures."""
     shares = [
         each.most["memory_used_bytes"] / each.means["memory_total_bytes"]
         for file in run.counters
@@ -79,7 +79,7 @@ def _memory(run: Run) -> float | None:
     if shares:
         return max(shares)
     used, case = run.memory_bytes, run.case
-    return None if used is None or case is None else used / case.cluster.device.memory_bytes
+    return None if used is None or case is None or run.phases is not None else used / case.cluster.device.memory_bytes
 
 
 def _communication(run: Run) -> float | None:

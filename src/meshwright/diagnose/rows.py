@@ -26,6 +26,10 @@ def row_of(run: Run) -> dict[str, str]:
         )
     if steady is None:
         raise NoAnswerError(fault("diagnose.row-steps", "the log has no steps to make a row of").messages)
+    if run.phases is not None:
+        raise fault(
+            "diagnose.row-phases", "a row is of training steps: the log has steps of reinforcement learning, a part of which trains"
+        )
     digest = hashlib.sha256(repr([(each.number, each.step_s) for each in steady.steps]).encode()).hexdigest()
     return row_of_case(
         facts.case, facts.layout, id=f"run-{digest[:12]}", source=f"diagnosed from {log.file}", step_s=steady.step_s,

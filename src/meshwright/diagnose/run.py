@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from statistics import median
 from typing import TYPE_CHECKING, TypeVar
 
+from meshwright.diagnose.phases import Phases, phases_of
 from meshwright.diagnose.recorded import Recorded, recorded
 from meshwright.diagnose.split import Split, of_log, of_splits, of_traces
+from meshwright.diagnose.training import Training, training_of
 from meshwright.domain.observed import (
     Bandwidths,
     Counters,
@@ -53,8 +55,11 @@ class Run:
     """The layout, where it is known and the case is not."""
     num_devices: int | None = None
     """Of the run, where somebody says it beside the files."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Of the framework's files beside the log, or of the log that the case was read from."""
     peak_flops_per_s: float | None = None
     """Of one device, where it is known."""
+    device_memory_bytes: float | None = None
     ending: Ending | None = None
 
     def all(self, kind: type[T]) -> tuple[T, ...]:
@@ -178,6 +183,18 @@ class Run:
         return by_timers or (of_splits(self.splits) if self.splits else None)
 
     @cached_property
+    def phases(self) -> Phases | None:
+        """The phases of a step of reinforcement learning; None of a step that only trains."""
+        if self.log is None or self.steady is None or not self.steady.parts:
+            return None
+        return phases_of(self.steady, f"the timers of {self.log.file}")
+
+    @cached_property
+    def training(self) -> Training | None:
+        """The actor's update in a step of reinforcement learning."""
+        return training_of(self)
+
+    @cached_property
     def dimensions(self) -> Mapping[str, str]:
         """Process group -> dimension of the layout."""
         from meshwright.diagnose.groups import dimensions
@@ -206,7 +223,7 @@ class Run:
 
     @property
     def tokens_per_s_per_device(self) -> float | None:
-        """The log's own figure, or what its steps, batch and world come to."""
+        """The log's own figure, or what its steps, batch and world come to; of a step with phases, of all of it."""
         if self.steady is None or self.log is None:
             return None
         said = [each.tokens_per_s_per_device for each in self.steady.steps if each.tokens_per_s_per_device is not None]
@@ -223,6 +240,8 @@ class Run:
         said = [each.tokens for each in self.steady.steps if each.tokens is not None]
         if said:
             return median(said)
+        if self.phases is not None:
+            return None
         sequences = [each.sequences for each in self.steady.steps if each.sequences is not None]
         length = self.log.sequence_tokens or (self.case.batch.sequence_tokens if self.case is not None else None)
         if sequences and length:
@@ -238,7 +257,12 @@ class Run:
 
     @property
     def mfu_ratio(self) -> float | None:
-        """Said by the log, or worked out: its rate over the device's peak, or the prediction's work over the observed time."""
+        """Said by the log, or worked out: its rate over the device's peak, or the prediction's work over the observed time.
+
+        Of a step with phases None: nobody counts the work of generation.
+        """
+        if self.phases is not None:
+            return None
         said = [each.mfu_ratio for each in (self.steady.steps if self.steady else ()) if each.mfu_ratio is not None]
         if said:
             return median(said)
@@ -246,6 +270,26 @@ class Run:
             return _share(self.predicted.mfu_ratio * self.predicted.step_s / self.step_s)
         rate = self.model_flops_per_s_per_device
         return _share(rate / self.peak_flops_per_s) if rate is not None and self.peak_flops_per_s else None
+
+    @property
+    def response_tokens(self) -> tuple[float | None, float | None]:
+        """Tokens of the mean response and of the longest, in the median step."""
+        steps = self.steady.steps if self.steady is not None else ()
+        means = [each.response_mean_tokens for each in steps if each.response_mean_tokens is not None]
+        longest = [each.response_most_tokens for each in steps if each.response_most_tokens is not None]
+        return median(means) if means else None, median(longest) if longest else None
+
+    @property
+    def actor_mfu_ratio(self) -> float | None:
+        """Of the actor's update, as the log says it."""
+        said = [each.actor_mfu_ratio for each in (self.steady.steps if self.steady else ()) if each.actor_mfu_ratio is not None]
+        return median(said) if said else None
+
+    @property
+    def host_bytes(self) -> float | None:
+        """Memory of the host in use at most, as the log says it."""
+        said = [each.host_bytes for each in (self.steady.steps if self.steady else ()) if each.host_bytes is not None]
+        return max(said, default=None)
 
     @property
     def memory_bytes(self) -> float | None:

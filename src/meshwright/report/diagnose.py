@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from meshwright.report.blocks import Run, Section, figure, line, pieces, table
 from meshwright.report.redacted import blanked
 from meshwright.report.runs import closest_line
-from meshwright.words import gib, percent, plural, rate, seconds
+from meshwright.words import gib, integer, percent, plural, rate, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -39,6 +39,12 @@ PARTS = (
     ("idle_ratio", "idle"),
     ("other_ratio", "other"),
 )
+PHASES = {
+    "log_probs": "log probabilities", "old_log_probs": "log probabilities, old",
+    "reference_log_probs": "log probabilities, reference", "critic": "training, critic", "actor": "training, actor",
+    "weights": "weights to the engine",
+}
+"""Phase -> its words, where its name is not."""
 BAR = 40
 MOST = 12
 """Findings that a terminal shows."""
@@ -62,6 +68,8 @@ def told_of_view(view: View) -> Iterator[Told]:
     yield from beside_lines(view)
     if view["split"] is not None:
         yield split_section(view)
+    if view["phases"] is not None:
+        yield phases_section(view)
     if view["expected"]:
         yield expected_table(view)
     for each in view["findings"][:MOST]:
@@ -130,6 +138,53 @@ def split_section(view: View) -> Section:
         words = "communication is not known: neither a kernel nor a timer of it was recognised"
         blocks.append(line(words, kind="small", indent=2))
     return Section(title=f"Where a step of {seconds(split['step_s'])} goes, by {split['about']}", blocks=tuple(blocks))
+
+
+def phase_rows(view: View) -> list[tuple[str, float, float]]:
+    """Phases of a step of reinforcement learning: words, seconds, share of the step."""
+    found = view["phases"]
+    rows = [(PHASES.get(each["phase"], each["phase"]), each["time_s"]) for each in found["phases"]]
+    if found["other_s"] is not None:
+        rows.append(("other", found["other_s"]))
+    return [(name, spent, spent / found["step_s"]) for name, spent in rows]
+
+
+def phases_title(view: View) -> str:
+    """What the phases are of."""
+    return f"An RL step of {seconds(view['phases']['step_s'])}, phase by phase, by {view['phases']['about']}"
+
+
+def phases_section(view: View) -> Section:
+    """A step of reinforcement learning, phase by phase."""
+    rows = phase_rows(view)
+    wide = max(len(name) for name, *_ in rows)
+    blocks: list[Block] = []
+    for name, spent, ratio in rows:
+        bar = "\u2588" * max(0, min(BAR, round(ratio * BAR)))
+        took = Run(f"{seconds(spent):>9}", value=spent, unit="s")
+        share = Run(f"{percent(ratio):>9}", value=ratio, unit="ratio")
+        blocks.append(line(f"{name:<{wide}}", took, share, f"  {bar}", indent=2, whole=True))
+    blocks += [replace(each, indent=2) for each in phase_lines(view)]
+    return Section(title=phases_title(view), blocks=tuple(blocks))
+
+
+def phase_lines(view: View) -> Iterator[Paragraph]:
+    """What stands below the phases: figures that are of one of them, or of responses."""
+    found = view["phases"]
+    if found["other_s"] is None:
+        yield line("phases go on beside each other: together they take longer than the step", kind="small")
+    said: list[tuple[str | Run, ...]] = []
+    if found["response_mean_tokens"] is not None:
+        longest = found["response_most_tokens"]
+        tail = () if longest is None else (", the longest ", figure(longest, integer))
+        said.append(("tokens of a response: mean ", figure(found["response_mean_tokens"], integer), *tail))
+    if found["optimizer_steps"] is not None:
+        said.append((plural(round(found["optimizer_steps"]), "optimizer step"),))
+    if found["actor_mfu_ratio"] is not None:
+        said.append(("MFU of the actor's update ", figure(found["actor_mfu_ratio"], percent)))
+    if found["host_bytes"] is not None:
+        said.append(("memory of the host in use ", figure(found["host_bytes"], gib)))
+    yield from (line(*each, kind="small") for each in said)
 
 
 def expected_table(view: View) -> Table:

@@ -189,7 +189,7 @@ def _answered(values: Values, progress: Progress | None) -> DiagnoseAnswer:
     observed, files = _observed(values, progress)
     seen, notes = _seen(values, Faults(), observed, files)
     run = _run(values, observed, seen)
-    near = closest(seen.case) if seen.case is not None and run.step_s is not None else None
+    near = closest(seen.case) if seen.case is not None and run.step_s is not None and run.phases is None else None
     return DiagnoseAnswer(diagnosis=judged(run), observed=observed, notes=notes, closest=near, redact=values["redact"])
 
 
@@ -295,6 +295,8 @@ def _run(values: Values, observed: Observed, seen: Seen) -> Any:
         facts=facts,
         bare_layout=seen.layout,
         num_devices=seen.devices,
+        settings=seen.settings or {},
+        device_memory_bytes=None if device is None else device.memory_bytes,
         peak_flops_per_s=None if device is None else device.peak_flops_per_s.get("bf16", device.peak_flops_per_s.get("fp16")),
         ending=ended([each for each in observed.observations if isinstance(each, RunLog)]),
     )

@@ -36,6 +36,7 @@ def diagnose_view(found: Diagnosis, observed: Observed, notes: Sequence[Message]
             **{f"{name}_ratio": getattr(split, f"{name}_ratio") for name in PARTS},
             "communication_exposed": {name: split.exposed.get(name) for name in ("tp", "cp", "ep", "pp", "dp", "unknown")},
         },
+        "phases": phases_view(run),
         "expected": {
             each.part: {
                 "observed_s": each.observed_s,
@@ -70,6 +71,29 @@ def diagnose_view(found: Diagnosis, observed: Observed, notes: Sequence[Message]
         "read": [{"file": file, "formats": list(names)} for file, names in observed.read],
         "left": [{"file": each.path, "why": each.words} for each in observed.left],
         "notes": [*(str(each) for each in notes if each not in observed.left), *found.notes],
+    }
+
+
+def phases_view(run: Run) -> dict[str, Any] | None:
+    """The phases of a step of reinforcement learning, in their order, and what is left."""
+    found = run.phases
+    if found is None:
+        return None
+    mean, most = run.response_tokens
+    return {
+        "about": found.about,
+        "step_s": found.step_s,
+        "phases": [
+            {"phase": each.name, "time_s": each.time_s, "ratio": each.time_s / found.step_s, "timers": dict(each.timers)}
+            for each in found.phases
+        ],
+        "other_s": found.other_s,
+        "actor_mfu_ratio": run.actor_mfu_ratio,
+        "optimizer_steps": None if run.training is None else run.training.optimizer_steps,
+        "optimizer_step_tokens": None if run.training is None else run.training.tokens,
+        "response_mean_tokens": mean,
+        "response_most_tokens": most,
+        "host_bytes": run.host_bytes,
     }
 
 

@@ -10,6 +10,7 @@ from meshwright.diagnose.rules.compute import compute, devices, optimizer
 from meshwright.diagnose.rules.counted import counted
 from meshwright.diagnose.rules.host import data, host, idle
 from meshwright.diagnose.rules.memory import memory, ran_out
+from meshwright.diagnose.rules.phases import phases
 from meshwright.diagnose.rules.pipeline import pipeline
 from meshwright.diagnose.rules.ranks import hang, stragglers
 from meshwright.diagnose.rules.recorded import recorded_rules
@@ -32,6 +33,7 @@ RULES: tuple[Rule, ...] = (
     optimizer,
     communication,
     network,
+    phases,
     pipeline,
     stragglers,
     recorded_rules,

@@ -108,6 +108,8 @@ def _ranks(run: Run) -> Iterator[Finding]:
             remedies=remedies("memory.uneven", run.framework),
         )
     used, case = run.memory_bytes, run.case
+    if run.phases is not None:
+        return  # the devices are the engine's, too
     if used is not None and case is not None and run.facts is not None and used < (1.0 - HEADROOM) * case.capacity_bytes:
         layout = run.facts.layout
         gives = [

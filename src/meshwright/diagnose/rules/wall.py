@@ -115,7 +115,7 @@ def drift(run: Run) -> Iterator[Finding]:
             ),
             severity=severity_of(steady.spike_ratio) if len(steady.spikes) >= REPEATED else "advice",
             loss_ratio=steady.spike_ratio,
-            remedies=remedies("steps.periodic" if every else "steps.spikes", run.framework),
+            remedies=remedies("steps.rollouts" if run.phases else "steps.periodic" if every else "steps.spikes", run.framework),
             evidence=tuple(
                 Evidence(
                     f"step {each.number}: {seconds(each.step_s or 0.0)} beside a median of {seconds(steady.step_s)}",

@@ -12,7 +12,10 @@ from meshwright.value import Value
 
 
 class Step(Value, frozen=True, kw_only=True):
-    """One optimizer step as a log prints it; where it prints means over several, the mean step and how many it stands for."""
+    """One optimizer step as a log prints it; where it prints means over several, the mean step and how many it stands for.
+
+    Of reinforcement learning a step is all of it, generation and several optimizer steps: then ``parts`` has the phases.
+    """
 
     number: int
     step_s: float | None
@@ -37,6 +40,16 @@ class Step(Value, frozen=True, kw_only=True):
     memory_bytes: float | None = None
     """Reserved at most on the rank that prints."""
     loss: float | None = None
+    optimizer_steps: int | None = None
+    """Of a step of reinforcement learning, where the log counts them."""
+    actor_mfu_ratio: float | None = None
+    """Of the actor's update alone."""
+    host_bytes: float | None = None
+    """Memory of the host in use."""
+    response_mean_tokens: float | None = None
+    response_most_tokens: float | None = None
+    """The longest response, for which generation waits."""
+    prompt_mean_tokens: float | None = None
     skipped: int = 0
     """Steps skipped in this one (loss scale, not finite), as the log counts them."""
     parts: Mapping[str, float] = field(default_factory=dict)

@@ -1,4 +1,8 @@
-"""ChatLearn: a summary of seconds for each episode of reinforcement learning, of which training is one phase among several."""
+"""ChatLearn: summaries of seconds for each episode of reinforcement learning, one of each model and one of the whole.
+
+``[policy] time (sec) | e2e_cost: ..`` is what a model took of the episode, ``episode: ..`` the episode; a summary without a model
+has the whole in ``e2e_cost``. Timers are named by model and function; their mean says how often the function was called.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +11,14 @@ import re
 from meshwright.readers.clock import at_s
 from meshwright.readers.lines import Hit
 from meshwright.readers.logs.dialect import Dialect
-from meshwright.readers.logs.draft import Draft, intervals
+from meshwright.readers.logs.draft import Draft
 from meshwright.readers.pairs import number
 
-_EPISODE = re.compile(r"iteration (\d{1,12}) time summary|episode.{0,40}?(\d{1,12}) time summary")
-_TIMES = re.compile(r"time \(sec\) \|(.{0,8000})")
-_PAIR = re.compile(r"([A-Za-z][\w\-/.]{0,80}): ([\d.]{1,20})(?:\(avg: [\d.]{1,20}\))?")
-WHOLE = "e2e_cost"
+_EPISODE = re.compile(r"iteration (\d{1,12}) time (?:summary|\(sec\))|episode.{0,40}?(\d{1,12}) time summary")
+_TIMES = re.compile(r"(?:\[(\w{1,60})\] )?time \(sec\) \|(.{0,8000})")
+_PAIR = re.compile(r"([A-Za-z][\w\-/.]{0,80}): ([\d.]{1,20})(?:\(avg: ([\d.]{1,20})\))?")
+WHOLE, OF_ALL = "e2e_cost", "episode"
+_UPDATES = re.compile(r"(policy_trainer|ppo_policy)_train_step")
 
 
 def _take(draft: Draft, hit: Hit) -> None:
@@ -23,20 +28,22 @@ def _take(draft: Draft, hit: Hit) -> None:
         draft.state["open"] = True
     if (times := _TIMES.search(text)) is None:
         return
-    if not draft.state.pop("open", False):
+    model = times[1]
+    if not draft.state.pop("open", False) and model is None:
         draft.step(len(draft.steps) + 1, hit.line.number, at_s=at_s(text))
-    for name, value in _PAIR.findall(times[1]):
-        seconds = number(value)
+    for name, value, mean in _PAIR.findall(times[2]):
+        seconds, each = number(value), number(mean)
         if seconds is None or draft.open is None:
             continue
-        if name == WHOLE:
+        if (name == WHOLE and model is None) or name == OF_ALL:
             draft.step(draft.open, hit.line.number, step_s=seconds)
-        else:
-            draft.timer(name, seconds, seconds, hit.line.number)
+            continue
+        draft.timer(model if name == WHOLE else name, seconds, seconds, hit.line.number)
+        if _UPDATES.fullmatch(name) is not None and each:
+            draft.step(draft.open, hit.line.number, optimizer_steps=seconds / each)
 
 
 def _finish(draft: Draft) -> None:
-    intervals(draft)
     if draft.steps:
         draft.note("A step is an episode of reinforcement learning: rollouts and training.")
 

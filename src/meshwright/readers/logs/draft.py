@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import pairwise
 from statistics import median
@@ -19,8 +20,8 @@ MOST_MEMORIES = 100_000
 MOST_SETTINGS = 5_000
 MOST_TOKENS = 10**12
 """Of a sequence: more of them are no count."""
-_SIGNED, _SHARES = {"loss"}, {"mfu_ratio"}
-_WHOLE = {"averaged", "sequences", "tokens", "skipped"}
+_SIGNED, _SHARES = {"loss"}, {"mfu_ratio", "actor_mfu_ratio"}
+_WHOLE = {"averaged", "sequences", "tokens", "skipped", "optimizer_steps"}
 _FIGURES = {each.name for each in fields(Step)} - {"number", "line", "parts", "least"}
 
 
@@ -119,6 +120,14 @@ def _step(number: int, said: Mapping[str, Any]) -> Step:
     varied = {name: value for name, value in said["least"].items() if value != said["parts"].get(name)}
     return Step(number=number, line=said["line"], parts=said["parts"], least=said["least"] if varied else {},
                 **{"step_s": None, **figures})
+
+
+def settings_said(draft: Draft, text: str, keys: Sequence[str]) -> None:
+    """Settings by those keys in a printed configuration that has their last names, ``'name': value`` or ``name=value``."""
+    for key in keys:
+        name = key.rpartition(".")[2]
+        if name in text and (found := re.search(rf"\b{name}['\"]?\s{{0,4}}[:=]\s{{0,4}}([\w.]{{1,40}})", text)) is not None:
+            draft.setting(key, found[1])
 
 
 def intervals(draft: Draft) -> None:

@@ -13,9 +13,18 @@ from typing import Any
 
 from meshwright.readers.shipped import load_shipped
 
+PHASES = (
+    "generation", "rewards", "log_probs", "old_log_probs", "reference_log_probs", "values", "advantages", "critic", "actor",
+    "weights", "switching",
+)
+"""What a step of reinforcement learning goes through, in this order.
+
+``log_probs``: both passes, where a log does not tell them apart; ``weights``: from the trainer to the engine; ``switching``: one
+gives way to the other on the same devices.
+"""
 PARTS = (
     "data", "forward", "backward", "forward_backward", "receive", "send", "embedding_reduce", "gradient_reduce", "parameter_gather",
-    "optimizer", "checkpoint", "evaluation", "tensor_parallel", "moe", "other",
+    "optimizer", "checkpoint", "evaluation", "tensor_parallel", "moe", *PHASES, "other",
 )
 """``forward_backward``: both, where a log does not tell them apart; ``other``: a timer that nobody knows."""
 

@@ -5,8 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from meshwright.report.blocks import Block, Run, Section, Tile, Tiles, View, line, table
-from meshwright.report.diagnose import REMEDIES, TONES, VERDICTS, evidence_words, guide_lines, told_of, worth
+from meshwright.report.blocks import Bar, Block, Part, Run, Section, Tile, Tiles, View, figure, line, table
+from meshwright.report.diagnose import (
+    REMEDIES,
+    TONES,
+    VERDICTS,
+    evidence_words,
+    guide_lines,
+    phase_lines,
+    phase_rows,
+    phases_title,
+    told_of,
+    worth,
+)
 from meshwright.report.page.plots import plot
 from meshwright.report.pages.common import page
 from meshwright.report.pages.layouts import strip
@@ -27,6 +38,8 @@ CHARTS = (
     ("Compute of the ranks", "ranks of a run", ("ranks",), ""),
 )
 """Title, kind of plot, what of the document it is drawn from, and its caption."""
+WIDE = 30
+"""Cells of a bar."""
 MOST = 200
 """Findings on a page."""
 
@@ -56,7 +69,8 @@ def page_of_view(view: Mapping[str, Any], sections: Sequence[Section] = ()) -> V
         verdict="good" if verdict == "normal" else "bad" if verdict in ("failed", "hung") else "",
         first=(*([strip(view["label"])] if view["label"] else []), _tiles(view["observed"], view["expected"].get("step")), *notes),
         sections=(
-            Section(title="Findings, the worst first", blocks=tuple(_findings(view))), *charts,
+            Section(title="Findings, the worst first", blocks=tuple(_findings(view))),
+            *([_phases(view)] if view["phases"] is not None else []), *charts,
             Section(title="The guides' thresholds", blocks=guides), *sections, _read(view),
         ),
     )
@@ -75,6 +89,18 @@ def _tiles(observed: Mapping[str, Any], expected: Mapping[str, Any] | None) -> T
     return Tiles(tiles=tuple(
         Tile(name=name, value=say(value), remark=remark) for name, value, say, remark in known if value is not None
     ))
+
+
+def _phases(view: Mapping[str, Any]) -> Section:
+    """A step of reinforcement learning, phase by phase."""
+    rows = phase_rows(view)
+    most = max(spent for _, spent, _ in rows)
+    blocks: list[Block] = [table(("phase", "seconds", "share", ""), [
+        (name, figure(spent, seconds), figure(ratio, percent),
+         Bar(parts=(Part(name=name, letter="=", style="blue", value=spent),), scale=most, width=WIDE))
+        for name, spent, ratio in rows
+    ], right=(1, 2))]
+    return Section(title=phases_title(view), blocks=(*blocks, *phase_lines(view)))
 
 
 def _findings(view: Mapping[str, Any]) -> Iterator[Block]:
