@@ -116,3 +116,15 @@ def test_files_that_start_no_such_step_are_said(tmp_path):
     with pytest.raises(InputError) as caught:
         episode(EpisodeRequest(**asked))
     assert [message.id for message in caught.value.messages] == ["episode.files"]
+
+
+def test_recipes_of_nemo_rl_bound_prompts_apart_only_where_responses_are_shorter(tmp_path):
+    words = {"device": "h100-sxm", "nodes": 1, "calibration": "none"}
+    folder = tmp_path / "out"
+    plan(PlanRequest(model="qwen3-8b", **words, global_batch=64, sequence=4096, framework="nemo-rl-megatron", save=folder, pin=["tp=2"]))
+    asked = {**words, "model": "qwen3-8b", "files": [str(folder / "recipe.yaml")], "response_tokens": 500}
+    with pytest.raises(InputError) as caught:
+        episode(EpisodeRequest(**asked))
+    assert [message.values["names"] for message in caught.value.messages] == ["--prompt-tokens is"]
+    step = episode(EpisodeRequest(**asked, prompt_tokens=300)).estimate.episode
+    assert (step.samples, step.updates, step.prompt_tokens) == (64, 1, 300)

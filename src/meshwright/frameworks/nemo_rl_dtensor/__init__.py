@@ -10,6 +10,7 @@ from meshwright.frameworks.base import Framework
 from meshwright.frameworks.divisibility import whole_sequences
 from meshwright.frameworks.facts import Facts
 from meshwright.frameworks.nemo_rl import RELEASES
+from meshwright.frameworks.nemo_rl.episode import episode
 from meshwright.frameworks.nemo_rl.guide import TITLES
 from meshwright.frameworks.nemo_rl.keys import DTENSOR
 from meshwright.frameworks.nemo_rl.mistakes import checks_of, unknown_key
@@ -78,5 +79,5 @@ NEMO_RL_DTENSOR = Framework(
     normal=normal,
     unspoken=UNSPOKEN,
     stays=partial(stays, _DEGREES),
-    facts=Facts(packed_tokens=packed_tokens),
+    facts=Facts(packed_tokens=packed_tokens, episode=episode),
 )

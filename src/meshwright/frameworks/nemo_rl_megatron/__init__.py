@@ -9,6 +9,7 @@ from meshwright.domain.features import Features
 from meshwright.frameworks.base import Framework
 from meshwright.frameworks.facts import Facts
 from meshwright.frameworks.nemo_rl import RELEASES
+from meshwright.frameworks.nemo_rl.episode import episode
 from meshwright.frameworks.nemo_rl.guide import TITLES
 from meshwright.frameworks.nemo_rl.keys import MEGATRON
 from meshwright.frameworks.nemo_rl.mistakes import checks_of, unknown_key
@@ -71,6 +72,6 @@ NEMO_RL_MEGATRON = Framework(
     normal=normal,
     unspoken=UNSPOKEN,
     stays=partial(stays, _DEGREES),
-    facts=Facts(packed_tokens=packed_tokens),
+    facts=Facts(packed_tokens=packed_tokens, episode=episode),
     alternatives=(frozenset(ENDS),),
 )
