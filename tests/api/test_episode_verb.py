@@ -121,7 +121,8 @@ def test_files_that_start_no_such_step_are_said(tmp_path):
 def test_recipes_of_nemo_rl_bound_prompts_apart_only_where_responses_are_shorter(tmp_path):
     words = {"device": "h100-sxm", "nodes": 1, "calibration": "none"}
     folder = tmp_path / "out"
-    plan(PlanRequest(model="qwen3-8b", **words, global_batch=64, sequence=4096, framework="nemo-rl-megatron", save=folder, pin=["tp=2"]))
+    more = {"global_batch": 64, "sequence": 4096, "framework": "nemo-rl-megatron", "pin": ["tp=2"]}
+    plan(PlanRequest(model="qwen3-8b", **words, **more, save=folder))
     asked = {**words, "model": "qwen3-8b", "files": [str(folder / "recipe.yaml")], "response_tokens": 500}
     with pytest.raises(InputError) as caught:
         episode(EpisodeRequest(**asked))
