@@ -18,7 +18,6 @@ from meshwright.diagnose import diagnose as judged
 from meshwright.diagnose.comparison import compare_runs
 from meshwright.diagnose.phases import phases_of
 from meshwright.diagnose.remedies import _table
-from meshwright.diagnose.training import training_of
 from meshwright.domain.observed import RunLog, Step
 from meshwright.domain.observed.steady import steady
 from meshwright.errors import InputError
@@ -177,7 +176,7 @@ COUNTED = {"data.train_batch_size": "1024", "actor_rollout_ref.actor.ppo_mini_ba
     ({"grpo.num_prompts_per_step": "32", "grpo.num_generations_per_prompt": "16", "policy.train_global_batch_size": "256"}, {}, 2),
 ])
 def test_optimizer_steps_are_known_where_log_or_files_say_them(settings, said, steps):
-    training = training_of(run_of(100.0, settings=settings, said={"tokens": 8192, **said}, gen=40.0, update_actor=48.0))
+    training = run_of(100.0, settings=settings, said={"tokens": 8192, **said}, gen=40.0, update_actor=48.0).training
     assert (training.update_s, training.optimizer_steps) == (48.0, steps)
     assert training.step_s == (None if steps is None else 48.0 / steps)
     assert training.tokens == (None if steps is None else 8192 / steps)

@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from meshwright.diagnose.expected import Expected, expected, longer, speed
+from meshwright.diagnose.expected import Expected, expected, longer, speed, why_not
 from meshwright.diagnose.gains import best_change, most_gain
 from meshwright.diagnose.guides import GuideFigure, guide_figures
 from meshwright.diagnose.rules import rules_of
-from meshwright.diagnose.training import why_not
 
 if TYPE_CHECKING:
     from meshwright.diagnose.finding import Finding

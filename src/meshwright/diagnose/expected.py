@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Literal
 from meshwright.diagnose.finding import HIGH, Evidence, Finding, severity_of
 from meshwright.diagnose.intervals import part_interval
 from meshwright.diagnose.remedies import remedies
-from meshwright.diagnose.training import comparable_s
 from meshwright.errors import Message
-from meshwright.words import percent, seconds
+from meshwright.words import integer, percent, seconds
 
 if TYPE_CHECKING:
     from meshwright.diagnose.run import Run
@@ -19,6 +18,8 @@ if TYPE_CHECKING:
 Speed = Literal["normal", "slow", "unknown"]
 LONGER = 1.5
 """How many times its prediction a part takes before it is told on its own, where it has no interval: our judgement."""
+ALIKE = 0.05
+"""Steps whose tokens differ by less are of one length: our judgement."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +75,38 @@ def expected(run: Run) -> tuple[Expected, ...]:
         for name, observed, should in parts
     ]
     return tuple(rows)
+
+
+def comparable_s(run: Run) -> float | None:
+    """Seconds of the training step that the prediction is of; None where nobody can say that it is of as many tokens."""
+    if run.phases is None:
+        return run.step_s
+    training, case = run.training, run.case
+    if training is None or training.tokens is None or case is None:
+        return None
+    return training.step_s if abs(training.tokens / case.batch.tokens - 1.0) <= ALIKE else None
+
+
+def why_not(run: Run) -> str:
+    """Why the prediction of a training step is not set beside a step of reinforcement learning; empty where it is."""
+    if run.phases is None or run.predicted is None or run.case is None or comparable_s(run) is not None:
+        return ""
+    training = run.training
+    if training is None:
+        return "The log does not time the actor's update: nothing of a step is compared with the predicted training step."
+    if training.optimizer_steps is None:
+        return (
+            "The actor's update is not compared with the predicted training step: how many optimizer steps it has is not known; "
+            "the framework's files beside the log (--from) say it."
+        )
+    predicted = f"the predicted step is of {integer(run.case.batch.tokens)}"
+    if training.tokens is None:
+        return f"The actor's update is not compared with the predicted training step: the log counts no tokens, {predicted}."
+    return (
+        f"The actor's update is not compared with the predicted training step: an optimizer step of the log is of "
+        f"{integer(training.tokens)} tokens, {predicted}; a plan of samples of "
+        f"{integer(training.tokens / run.case.batch.global_batch_sequences)} tokens, their mean (plan --sequence), is of as many."
+    )
 
 
 def _seconds(run: Run, name: str) -> float | None:

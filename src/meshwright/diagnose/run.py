@@ -192,7 +192,14 @@ class Run:
     @cached_property
     def training(self) -> Training | None:
         """The actor's update in a step of reinforcement learning."""
-        return training_of(self)
+        if self.phases is None or self.steady is None:
+            return None
+        return training_of(self.phases, self.steady, self.said_settings)
+
+    @property
+    def said_settings(self) -> Mapping[str, str]:
+        """Of files beside the log, and of the log, whose word counts."""
+        return {**self.settings, **(self.log.settings if self.log is not None else {})}
 
     @cached_property
     def dimensions(self) -> Mapping[str, str]:

@@ -8,13 +8,10 @@ from math import prod
 from statistics import median
 from typing import TYPE_CHECKING
 
-from meshwright.words import integer
-
 if TYPE_CHECKING:
-    from meshwright.diagnose.run import Run
+    from meshwright.diagnose.phases import Phases
+    from meshwright.domain.observed.steady import Steady
 
-ALIKE = 0.05
-"""Steps whose tokens differ by less are of one length: our judgement."""
 COUNTS = (
     (("data.train_batch_size", "actor_rollout_ref.actor.ppo_epochs"), "actor_rollout_ref.actor.ppo_mini_batch_size"),
     (("grpo.num_prompts_per_step", "grpo.num_generations_per_prompt"), "policy.train_global_batch_size"),
@@ -39,17 +36,19 @@ class Training:
         return None if self.optimizer_steps is None else self.update_s / self.optimizer_steps
 
 
-def training_of(run: Run) -> Training | None:
-    """The training of a step that has phases; None of one that has none, and where its log does not time the actor's update."""
-    update_s = None if run.phases is None else run.phases.time_s("actor")
-    if update_s is None or run.steady is None:
+def training_of(phases: Phases, steady: Steady, settings: Mapping[str, str]) -> Training | None:
+    """The training of a step that has phases; None where its log does not time the actor's update.
+
+    ``settings``: of the log or of the framework's files, as these have them.
+    """
+    update_s = phases.time_s("actor")
+    if update_s is None:
         return None
-    counted = [each.optimizer_steps for each in run.steady.steps if each.optimizer_steps]
-    steps = median(counted) if counted else _counted({**run.settings, **(run.log.settings if run.log is not None else {})})
-    said = [each.tokens for each in run.steady.steps if each.tokens]
-    return Training(
-        update_s=update_s, optimizer_steps=steps, tokens=median(said) / steps if said and steps is not None else None,
-    )
+    counted = [each.optimizer_steps for each in steady.steps if each.optimizer_steps]
+    steps = median(counted) if counted else _counted(settings)
+    said = [each.tokens for each in steady.steps if each.tokens]
+    tokens = median(said) / steps if said and steps is not None else None
+    return Training(update_s=update_s, optimizer_steps=steps, tokens=tokens)
 
 
 def _counted(settings: Mapping[str, str]) -> float | None:
@@ -60,35 +59,3 @@ def _counted(settings: Mapping[str, str]) -> float | None:
                 *above, below = map(int, values)
                 return max(1.0, prod(above) / below)
     return None
-
-
-def comparable_s(run: Run) -> float | None:
-    """Seconds of the training step that the prediction is of; None where nobody can say that it is of as many tokens."""
-    if run.phases is None:
-        return run.step_s
-    training, case = run.training, run.case
-    if training is None or training.tokens is None or case is None:
-        return None
-    return training.step_s if abs(training.tokens / case.batch.tokens - 1.0) <= ALIKE else None
-
-
-def why_not(run: Run) -> str:
-    """Why the prediction of a training step is not set beside a step of reinforcement learning; empty where it is."""
-    if run.phases is None or run.predicted is None or run.case is None or comparable_s(run) is not None:
-        return ""
-    training = run.training
-    if training is None:
-        return "The log does not time the actor's update: nothing of a step is compared with the predicted training step."
-    if training.optimizer_steps is None:
-        return (
-            "The actor's update is not compared with the predicted training step: how many optimizer steps it has is not known; "
-            "the framework's files beside the log (--from) say it."
-        )
-    predicted = f"the predicted step is of {integer(run.case.batch.tokens)}"
-    if training.tokens is None:
-        return f"The actor's update is not compared with the predicted training step: the log counts no tokens, {predicted}."
-    return (
-        f"The actor's update is not compared with the predicted training step: an optimizer step of the log is of "
-        f"{integer(training.tokens)} tokens, {predicted}; a plan of samples of "
-        f"{integer(training.tokens / run.case.batch.global_batch_sequences)} tokens, their mean (plan --sequence), is of as many."
-    )

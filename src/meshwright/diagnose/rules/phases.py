@@ -134,7 +134,7 @@ def _between(run: Run, found: Phases) -> Iterator[Finding]:
 
 def _beside_the_engine(run: Run) -> Iterator[Finding]:
     """An engine that keeps its memory while the trainer needs more than what is left."""
-    settings = {**run.settings, **(run.log.settings if run.log is not None else {})}
+    settings = run.said_settings
     used, device = run.memory_bytes, run.device_memory_bytes
     try:
         kept = float(settings.get(ENGINE_SHARE, ""))
