@@ -10,7 +10,7 @@ from meshwright.testing import conformance
 
 RELEASES = [f"{name}@{release}" for name in frameworks() for release in framework(name).releases]
 TURN = 4
-"""A release beside the one that its framework is asked for by default keeps its first promise and one of so many others, in turn."""
+"""Beside the release that a framework is asked for by default, each keeps the first promise and one of so many others, in turn."""
 
 
 def _promises():
