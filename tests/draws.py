@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, settings
 
 FUZZ = int(os.environ.get("MESHWRIGHT_FUZZ", "0"))
 """Factor on the number of draws; 0: the same few every time."""
-SAMPLE = 3
+SAMPLE = 4
 """The sample is one of so many, and never fewer than ``LEAST`` of those that there are."""
 LEAST = 2
 

@@ -29,7 +29,7 @@ def _find(
     asked = runner if isinstance(runner, Functions) else id(runner)
     question = (repr(case), repr(features), repr(options), asked, lean, able)
     if question not in _FOUND:
-        _FOUND[question] = runner, FIND(case, features, options, runner, progress, lean=lean, able=able)
+        _FOUND[question] = runner, FIND(case, features, options, runner, progress, lean=lean, able=able, learnt=learnt)
     return _FOUND[question][1]
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from benchmarks.readme import ATLAS, PAGES, PICTURE, ROOT, WIDTH, atlas_picture, output, picture, refreshed
+from tests import searches
 
 from meshwright.cli.app import MODULES, VERBS
 
@@ -21,6 +22,7 @@ FENCED = re.compile(r"^```\w*\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 def narrow(monkeypatch):
     monkeypatch.setenv("COLUMNS", WIDTH)
     monkeypatch.setenv("NO_COLOR", "1")
+    searches.remember(monkeypatch)  # pictures are of what examples print
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from check_cases import judged
+from tests.draws import draws
 
 from meshwright.check.run import CHECKS
 from meshwright.check.waste import waste
@@ -25,7 +26,7 @@ def launched(files: tuple[File, ...]) -> dict[str, str]:
 @pytest.mark.parametrize("name", ABLE)
 def test_exported_files_pass(name):
     named = framework(name)
-    for case, layout in legal_plans(name, 3, seed=5):
+    for case, layout in legal_plans(name, draws(3), seed=5):
         checked = judged(launched(named.write(case, layout)), f"{name}@{named.version}", case, checks=QUICK)
         wrong = [each for each in checked.findings if each.severity != "advice" and each.message.id not in MEMORY]
         assert [str(each.message) for each in wrong] == []

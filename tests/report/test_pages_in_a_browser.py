@@ -10,6 +10,7 @@ from importlib.resources import files
 
 import pytest
 from benchmarks.pages import SAMPLES, browser, browser_path, folder_of_samples, write_page
+from tests.draws import one_of
 from tests.report.atlas_samples import wide_atlas
 
 from meshwright.report.atlas import lacking, mfu_word
@@ -114,7 +115,7 @@ def page_of(tmp_path):
     return made
 
 
-@pytest.mark.parametrize("name", SAMPLES)
+@pytest.mark.parametrize("name", one_of(2, SAMPLES))
 def test_everybody_can_read_a_page_anywhere(name, page_of, view):
     """On a desk and on a phone, by day and by night, with a reader of screens, and on paper; it asks for nothing."""
     path = page_of(name)

@@ -9,6 +9,7 @@ from html.parser import HTMLParser
 
 import pytest
 from benchmarks.pages import SAMPLES, folder_of_samples, write_page
+from tests import searches
 
 import meshwright as mw
 from meshwright.report import pages
@@ -32,6 +33,7 @@ def asked(request, tmp_path_factory):
     """The answer of a real command, and what the command printed."""
     answers = []
     with pytest.MonkeyPatch.context() as patch, folder_of_samples() as folder:
+        searches.remember(patch)
         patch.setattr(pages, "page_html", lambda answer: answers.append(answer) or "")
         printed = write_page(request.param, folder, tmp_path_factory.mktemp("pages") / "a.html")
     return answers[0], printed

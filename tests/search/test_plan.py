@@ -371,7 +371,7 @@ def test_devices_without_bf16_plan_in_fp16(device):
 @pytest.mark.parametrize("name", ["dense", "mixture", "lora"])
 def test_more_memory_never_makes_fewer_layouts_fit_nor_the_winner_slower(name):
     fitting, steps = [], []
-    for gib in (1, 8, 40, 80, 2000):
+    for gib in (1, 24, 80, 2000):
         case = CASES[name]
         device = replace(case.cluster.device, memory_bytes=gib * 2**30)
         own = replace(case, cluster=replace(case.cluster, device=device))

@@ -8,6 +8,8 @@ What is left is compared byte by byte, all places of one word at once. Shorter s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,12 +50,15 @@ class Needles:
         """
         self.needles = tuple(folded(each) for each in needles)
         self._short = [(index, bytes(each)) for index, each in enumerate(needles) if len(each) < SHORTEST]
-        common = np.bincount(_hashes(np.frombuffer(sample, np.uint32, len(sample) // _WORD)), minlength=1 << _BITS).tolist()
+        words, hashes = _words(self.needles)
+        common = np.bincount(_hashes(np.frombuffer(sample, np.uint32, len(sample) // _WORD)), minlength=1 << _BITS)
+        counts = iter(common[hashes].tolist())
         self._of: dict[int, list[tuple[int, int]]] = {}
-        for index, needle in enumerate(self.needles):
-            windows = [range(at, at + SHORTEST - _WORD + 1) for at in range(len(needle) - SHORTEST + 1)]
-            for at in min(windows, key=lambda window: sum(common[_hash(_word(needle, at))] for at in window), default=()):
-                self._of.setdefault(_word(needle, at), []).append((index, at))
+        for index, own in enumerate(words):
+            often = list(islice(counts, len(own)))
+            windows = [range(at, at + SHORTEST - _WORD + 1) for at in range(len(self.needles[index]) - SHORTEST + 1)]
+            for at in min(windows, key=lambda window: sum(often[window.start: window.stop]), default=()):
+                self._of.setdefault(own[at], []).append((index, at))
         self._known, self._always = (self._table(first) for first in (0, thinned))
 
     def only_where_wanted(self) -> None:
@@ -120,6 +125,13 @@ def _exact(block: bytes | bytearray, needle: bytes, end: int) -> Iterator[int]:
     while at >= 0:
         yield at
         at = block.find(needle, at + 1, end)
+
+
+@lru_cache(maxsize=256)
+def _words(needles: tuple[bytes, ...]) -> tuple[list[list[int]], NDArray[np.int64]]:
+    """The words of each string at every place, and the hashes of all of them: readers seek the same strings in every file."""
+    words = [[_word(needle, at) for at in range(len(needle) - _WORD + 1)] for needle in needles]
+    return words, np.array([_hash(word) for each in words for word in each], np.int64)
 
 
 def _word(needle: bytes, at: int) -> int:

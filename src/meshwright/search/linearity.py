@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from meshwright.estimate.overlap import overlap_for
 from meshwright.search.finding import find
-from meshwright.search.learnt import Baseline
+from meshwright.search.learnt import Baseline, Learnt
 from meshwright.search.result import SearchOptions
 from meshwright.search.runner import Functions
 from meshwright.search.sizes import fits_anywhere, on, sizes
@@ -25,11 +25,14 @@ SIMPLE = SearchOptions(top=1, balance=False)
 """What is asked where one speed is all that is wanted: filling stages anew would take longer than the plan itself."""
 
 
-def baseline(case: Case, features: Features, runner: Runner, *, weak: bool = False) -> Baseline | None:
+def baseline(
+    case: Case, features: Features, runner: Runner, *, weak: bool = False, learnt: Learnt | None = None
+) -> Baseline | None:
     """The best layout on the smallest number of whole nodes on which the framework runs one; None where there is none.
 
     ``weak``: with the global batch scaled down in proportion to the devices. Stages are not filled anew: a plan whose
-    stages are may be above 1 on these very nodes.
+    stages are may be above 1 on these very nodes. ``learnt``: what other searches of the case know, for where all its nodes are
+    the fewest.
 
     Holds:   every number of nodes that may have a legal layout is tried, rising; pins, objective and whatever else is asked of a
              search do not change it, so that every verb says one linearity of a layout. Layouts of the grid are compared: none
@@ -43,7 +46,7 @@ def baseline(case: Case, features: Features, runner: Runner, *, weak: bool = Fal
         own = _on(case, devices, weak=weak)
         if devices % per_node or not fits_anywhere(own, features, devices, overlap=overlap_for(own)):
             continue
-        found = find(own, features, SIMPLE, runner, lean=True, able=True)
+        found = find(own, features, SIMPLE, runner, lean=True, able=True, learnt=learnt if own == case else None)
         if found.plans:
             return _of(found.plans[0].estimate)
     return None
@@ -63,16 +66,15 @@ def _of(best: Estimate) -> Baseline:
 
 
 def with_linearity(
-    case: Case, features: Features, plans: tuple[RankedPlan, ...], runner: Runner, options: SearchOptions,
-    known: dict[bool, Baseline | None] | None = None,
+    case: Case, features: Features, plans: tuple[RankedPlan, ...], runner: Runner, options: SearchOptions, learnt: Learnt,
 ) -> tuple[RankedPlan, ...]:
-    """Plans whose estimates say their linearity; ``known``: baselines found before, weak or not."""
+    """Plans whose estimates say their linearity; baselines that were found before are among what is ``learnt``."""
     if not plans:
         return plans
-    once = {} if known is None else known
-    if options.weak not in once:
-        once[options.weak] = baseline(case, features, runner, weak=options.weak)
-    found = once[options.weak]
+    known = learnt.baselines
+    if options.weak not in known:
+        known[options.weak] = baseline(case, features, runner, weak=options.weak, learnt=learnt)
+    found = known[options.weak]
     return tuple(replace(each, estimate=_against(each.estimate, found)) for each in plans)
 
 

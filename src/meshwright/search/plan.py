@@ -86,7 +86,7 @@ def _told(
     counts = found.counts
     winners = found.plans
     if not (found.refused or bare):
-        winners = with_linearity(case, features, winners, runner, options, learnt.baselines)
+        winners = with_linearity(case, features, winners, runner, options, learnt)
     if winners:
         best = winners[0].estimate
         verdict: Verdict = Fits(headroom_bytes=best.memory_capacity_bytes - best.memory_reserved_bytes)

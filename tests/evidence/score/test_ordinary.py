@@ -8,6 +8,7 @@ import pytest
 from benchmarks.ordinary import ALIKE, DEGREES, band, bootstrap, pairs
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.draws import examples
 
 from meshwright.evidence.rows.table import shipped_table
 from meshwright.evidence.score.scored import Scored
@@ -49,6 +50,7 @@ def test_pairs_do_not_depend_on_the_order_of_rows(rows, random):
 
 
 @given(st.lists(st.floats(1.0, 5.0), min_size=1, max_size=12), st.floats(0.0, 1.0), st.data())
+@examples(24)
 def test_a_bootstrap_stays_within_the_values_and_of_one_group_has_no_width(values, share, data):
     groups = [data.draw(st.sampled_from("abc")) for _ in values]
     low, high = bootstrap(values, groups, share)
