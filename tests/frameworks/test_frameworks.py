@@ -32,6 +32,7 @@ CONTRACT = [
     "llama-factory-hf",
     "llama-factory-megatron",
     "ms-swift-megatron",
+    "slime",
 ]
 
 
