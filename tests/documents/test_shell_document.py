@@ -193,6 +193,18 @@ def test_embedded_files_headers_source_and_environment() -> None:
     assert "shell.source" in {remark.id for remark in document.remarks}
 
 
+def test_a_file_given_beside_the_script_is_read_where_it_stands() -> None:
+    beside = {"conf/sizes.sh": 'TP=${TP:-4}\nARGS=(--tp "$TP" --name "a b")\nreturn\nTP=8\n'}
+    document = parse_shell('source "$(where)/sizes.sh"\ntorchrun x.py "${ARGS[@]}" --tp2 $TP --mb 2\n', files=beside)
+    assert words(document) == ["torchrun", "x.py", "--tp", "4", "--name", "a b", "--tp2", "4", "--mb", "2"]
+    assert document.read == ("conf/sizes.sh",) and not document.remarks
+    assert replace_flags(document, [FlagEdit(key="--mb", values=("8",))]).endswith("--mb 8\n")
+    with pytest.raises(InputError, match="change it by hand"):
+        replace_flags(document, [FlagEdit(key="--tp", values=("8",))])
+    with pytest.raises(InputError, match="nested files"):
+        parse_shell("source a.sh\n", files={"a.sh": "source a.sh\n"})
+
+
 def test_flags_behind_a_comment_do_not_reach_the_launch() -> None:
     document = parse_shell("torchrun x.py \\\n  --a 1 \\\n  # --b 2 \\\n  --c 3\n")
     assert words(document) == ["torchrun", "x.py", "--a", "1"]
@@ -211,6 +223,7 @@ LAUNCHES = [
     ("accelerate launch --multi_gpu --num_machines 2 --num_processes 16 x.py --a", ("accelerate", "x.py", 2, 8, 1)),
     ("msrun --worker_num=16 --local_worker_num=8 --join=True x.py --config c.yaml", ("msrun", "x.py", 2, 8, 2)),
     ("srun --nodes=3 --gpus-per-node=gpu:h100:4 python x.py --a", ("python", "x.py", 3, 4, 1)),
+    ("ray job submit --address=x --runtime-env-json='{}' -- python3 x.py --a 1", ("python", "x.py", None, None, 2)),
     ("srun -N 2 bash -c 'torchrun --nproc_per_node 8 x.py --a'", ("torchrun", "x.py", 2, 8, 1)),
     ("nohup env A=1 python x.py section.key=2 --b > log &", ("python", "x.py", None, None, 2)),
     ("bash other.sh 8 70b", ("bash", "other.sh", None, None, 2)),

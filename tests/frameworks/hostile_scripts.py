@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 REAL = ("bash", "cat", "dirname", "env", "grep", "seq", "tee")
-STUBS = ("accelerate", "deepspeed", "llamafactory-cli", "make", "megatron", "msrun", "python", "python3", "scontrol", "srun",
+STUBS = ("accelerate", "deepspeed", "llamafactory-cli", "make", "megatron", "msrun", "python", "python3", "ray", "scontrol", "srun",
          "torchrun", "uv")
 CANARY = "pwned"
 """The command in hostile names: it notes that it ran."""

@@ -23,7 +23,7 @@ from meshwright.testing.promises import configuration, read_back
 NAMES = (
     "accelerate", "bridge", "chatlearn", "deepspeed", "llama-factory-hf", "llama-factory-megatron", "megatron",
     "megatron-deepspeed", "mindformers", "mindspeed-core-ms", "mindspeed-llm", "ms-swift-megatron", "nanotron", "picotron",
-    "torchtitan",
+    "slime", "torchtitan",
 )
 
 

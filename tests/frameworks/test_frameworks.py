@@ -34,6 +34,7 @@ CONTRACT = [
     "ms-swift-megatron",
     "nemo-rl-megatron",
     "nemo-rl-dtensor",
+    "slime",
 ]
 
 

@@ -33,7 +33,7 @@ RELEASES = (
     "deepspeed@0.19", "chatlearn@b7af31a9", "chatlearn@fsdp", "mindspeed-core-ms@r0.1.0", "mindspeed-core-ms@br_master",
     "mindformers@graph", "mindformers@2.1", "mindspeed-llm@c77308a", "nanotron@0.4", "picotron@59714b1", "torchtitan@0.2",
     "torchtitan@0.3", "torchtitan@main", "accelerate@fsdp1", "accelerate@1.14", "llama-factory-hf@0.9.5",
-    "llama-factory-hf@fsdp2", "llama-factory-megatron@main", "ms-swift-megatron@4.6", "nemo-rl-megatron@0.6",
+    "llama-factory-hf@fsdp2", "llama-factory-megatron@main", "ms-swift-megatron@4.6", "nemo-rl-megatron@0.6", "slime@624b824a",
 )
 """Each framework as it is written by default, and where its files differ an older release."""
 PARTS = (

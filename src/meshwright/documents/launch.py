@@ -135,9 +135,9 @@ def _value(word: Word) -> object:
 
 
 @lru_cache(maxsize=16)  # an edit, a check and what is read back ask for the same files
-def parse_launch(text: str, *, path: str = "") -> LaunchDocument:
-    """A launch script; nothing of it is run."""
-    shell = parse_shell(text, path=path)
+def parse_launch(text: str, *, path: str = "", beside: tuple[tuple[str, str], ...] = ()) -> LaunchDocument:
+    """A launch script; nothing of it is run. ``beside``: path and text of the files that it may read in."""
+    shell = parse_shell(text, path=path, files=dict(beside))
     return LaunchDocument(shell=shell, remarks=(*shell.remarks, *_odd_counts(shell)))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
@@ -23,8 +24,9 @@ def is_script(path: str) -> bool:
     return PurePath(path).suffix.lower() not in YAML | JSON | TOML | PYTHON
 
 
-def open_document(path: str, text: str) -> tuple[Document, tuple[Message, ...]]:
-    """A file as a document by its suffix (none of those known: a shell script), with remarks on how it was read.
+def open_document(path: str, text: str, beside: Sequence[File] = ()) -> tuple[Document, tuple[Message, ...]]:
+    """A file as a document by its suffix (none of those known: a shell script), with remarks on how it was read; ``beside`` are
+    scripts that a script may read in.
 
     Errors: ``InputError`` where it is not in its own language.
     """
@@ -50,8 +52,21 @@ def open_document(path: str, text: str) -> tuple[Document, tuple[Message, ...]]:
         return parse_python(text, path=path)
     from meshwright.documents.launch import parse_launch
 
-    launch = parse_launch(text, path=path)
+    launch = parse_launch(text, path=path, beside=tuple((file.path, file.text) for file in beside))
     return launch, launch.remarks
+
+
+def _read_in(scripts: Sequence[File]) -> frozenset[str]:
+    """Paths of the scripts that launch nothing and that another one reads by ``source``: they are part of that one."""
+    from meshwright.documents.shell import parse_shell
+
+    found: set[str] = set()
+    for file in scripts:
+        others = {each.path: each.text for each in scripts if each.path != file.path}
+        with suppress(InputError):
+            found |= {path for path in parse_shell(file.text, path=file.path, files=others).read
+                      if parse_shell(others[path], path=path).found is None}
+    return frozenset(found)
 
 
 def open_source(files: Sequence[File]) -> Source:
@@ -66,9 +81,13 @@ def open_source(files: Sequence[File]) -> Source:
     nodes = devices_per_node = None
     program = ""
     faults: list[Message] = []
+    scripts = [file for file in files if is_script(file.path)]
+    read = _read_in(scripts) if len(scripts) > 1 else frozenset()
     for file in files:
+        if file.path in read:
+            continue
         try:
-            document, notes = open_document(file.path, file.text)
+            document, notes = open_document(file.path, file.text, [each for each in scripts if each.path in read])
             said = document.settings()
         except InputError as error:
             faults += error.messages

@@ -7,7 +7,7 @@ and ``bash -c``. What only running it could tell stays unknown, with a remark th
   unknown everywhere else.
 - Where a condition cannot be decided every branch is followed; variables that differ afterwards are unknown; launches in all
   branches count, the ``else`` branch's last. A branch that exits is left out.
-- Programs are taken to succeed; what they print is not known. ``source`` is not followed.
+- Programs are taken to succeed; what they print is not known. ``source`` reads those files that are given beside the script.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ class ShellDocument:
     batch_headers: Mapping[str, Word]
     remarks: tuple[Message, ...]
     found: Launch | None
-    given: tuple[tuple[str, ...], tuple[tuple[str, str], ...]] = field(default=((), ()), repr=False)
+    given: tuple[tuple[str, ...], tuple[tuple[str, str], ...], Mapping[str, str]] = field(default=((), (), {}), repr=False)
+    read: tuple[str, ...] = ()
+    """Files given beside the script that it reads by ``source``."""
 
     @property
     def launch(self) -> Launch:
@@ -73,9 +75,11 @@ class ShellDocument:
 
 
 def parse_shell(
-    text: str, *, path: str = "", arguments: Sequence[str] = (), environment: Mapping[str, str] | None = None
+    text: str, *, path: str = "", arguments: Sequence[str] = (), environment: Mapping[str, str] | None = None,
+    files: Mapping[str, str] | None = None,
 ) -> ShellDocument:
-    """Read a bash script. ``arguments`` are its positional parameters, ``environment`` the variables it starts with.
+    """Read a bash script. ``arguments`` are its positional parameters, ``environment`` the variables it starts with, ``files`` the
+    texts that it may read in.
 
     Errors: ``InputError`` for binary content, for more than ``MAX_BYTES``, for scripts that grow or nest without bound, and for
     syntax so broken that nothing is found.
@@ -94,7 +98,7 @@ def parse_shell(
         state.exported.add(name)
     state.positional = [literal(inner(argument)) for argument in arguments]
     state.arguments_given = bool(arguments)
-    run = new_run()
+    run = new_run(files or {})
     source = Source(Text((Piece(data, 0, 1),)), nested=False)
     try:
         execute(source, state, run)
@@ -119,7 +123,7 @@ def parse_shell(
         path=path, text=text, commands=commands, environment=environment_seen,
         variables={name: _word(_as_text(value)) for name, value in state.variables.items()},
         embedded=run.embedded, batch_headers=headers, remarks=tuple(state.remarks.values()), found=found,
-        given=(tuple(arguments), tuple(sorted((environment or {}).items()))),
+        given=(tuple(arguments), tuple(sorted((environment or {}).items())), files or {}), read=tuple(run.read),
     )
 
 

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 from meshwright.documents.shell_conditions import Verdict, test_command
 from meshwright.documents.shell_expand import arithmetic, fields, scalar
 from meshwright.documents.shell_record import MAX_ITEMS, Ran, Run
-from meshwright.documents.shell_values import Source, State, Text, Value, joined, literal, shown, unknown
+from meshwright.documents.shell_values import UNKNOWN_MARK, Source, State, Text, Value, inner, joined, literal, shown, unknown
 from meshwright.documents.shell_words import ASSIGNMENT, Token, command_tokens, list_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 MAX_COMMANDS = 2000
+MAX_CALLS = 20
+"""Functions, shells and files within each other."""
 MAX_SHIFT = 6
 """Digits of an argument of ``shift`` that are read: so many arguments no script has."""
 _NO_LAUNCH = frozenset({
@@ -25,6 +27,8 @@ _NO_LAUNCH = frozenset({
     "yum", "rsync",
     "scp", "getopts", "type", "hash", "alias", "unalias", "umask", "tr", "wc", "ray",
 })
+_SUBMITTED = ["ray", "job", "submit"]
+"""Of what Ray is told to do, what launches."""
 _DECLARATIONS = ("export", "declare", "typeset", "local", "readonly")
 _PLAIN_WRAPPERS = ("exec", "command", "builtin", "nohup", "time", "setsid")
 
@@ -245,9 +249,7 @@ def _program(source: Source, state: State, run: Run, words: list[Text], prefix: 
                 state.assign(each, unknown(each, line))
         return None
     if name in ("source", "."):
-        name = shown(words[1].plain) if len(words) > 1 and words[1].known else "another file"
-        state.remark("shell.source", "line {line} reads {name}, which is not followed", line=line, name=name)
-        return True
+        return _read_in(state, run, words[1:2], line)
     if name in ("false",):
         return False
     if name in ("alias", "trap"):
@@ -255,9 +257,29 @@ def _program(source: Source, state: State, run: Run, words: list[Text], prefix: 
     return _start(state, run, words, prefix, line)
 
 
+def _read_in(state: State, run: Run, words: Sequence[Text], line: int) -> Verdict:
+    """``source FILE``: its text as if it stood there, where a file of that name was given, whatever folder the run finds it in."""
+    path = shown(words[0].plain) if words else ""
+    tail = path.rpartition(UNKNOWN_MARK)[2].rpartition("/")[2]
+    given = next((each for each in run.files if tail and each.rpartition("/")[2] == tail), None)
+    if given is None:
+        named = path if words and words[0].known else tail or "another file"
+        state.remark("shell.source", "line {line} reads {name}, which is not followed", line=line, name=named)
+        return True
+    run.read.append(given)
+    run.calls += 1
+    if run.calls > MAX_CALLS:
+        raise state.bounds.refusal("nested files")
+    run.follow.text(Source(state.bounds.made(literal(inner(run.files[given]), line)), nested=True), state, run)
+    run.calls -= 1
+    if run.flow == "return":
+        run.flow = ""
+    return True
+
+
 def _call(state: State, run: Run, words: list[Text]) -> Verdict:
     """A function of the script: its own arguments, and the variables it declares local go back afterwards."""
-    if run.calls >= 20:
+    if run.calls >= MAX_CALLS:
         raise state.bounds.refusal("nested calls")
     source, body = run.functions[words[0].plain]
     positional, given, depth = state.positional, state.arguments_given, run.depth
@@ -289,7 +311,7 @@ def _start(state: State, run: Run, words: list[Text], prefix: dict[str, Text], l
             environment[name] = value
     environment.update({name: None for name in state.unset if name not in environment})
     plain = [word.plain for word in words]
-    if plain[0].rpartition("/")[2] in _NO_LAUNCH:
+    if plain[0].rpartition("/")[2] in _NO_LAUNCH and plain[:3] != _SUBMITTED:
         return True
     shell = next((i for i, word in enumerate(plain) if word.rpartition("/")[2] in ("bash", "sh", "zsh")), None)
     while shell is not None and shell + 2 < len(plain) and plain[shell + 1] in ("-x", "-e", "-l", "-u", "--login"):
@@ -303,7 +325,7 @@ def _start(state: State, run: Run, words: list[Text], prefix: dict[str, Text], l
         inside.positional, inside.arguments_given = words[shell + 4 :], True
         outer, run.outer, flow = run.outer, run.outer + words[:shell], run.flow
         run.calls += 1
-        if run.calls > 20:
+        if run.calls > MAX_CALLS:
             raise state.bounds.refusal("nested shells")
         run.follow.text(Source(text, nested=True), inside, run)
         run.calls -= 1

@@ -72,8 +72,8 @@ def replace(document: ShellDocument, edits: Sequence[FlagEdit]) -> str:
 
 
 def _read(text: str, like: ShellDocument) -> ShellDocument:
-    arguments, environment = like.given
-    return parse_shell(text, path=like.path, arguments=arguments, environment=dict(environment))
+    arguments, environment, files = like.given
+    return parse_shell(text, path=like.path, arguments=arguments, environment=dict(environment), files=files)
 
 
 def _words(document: ShellDocument) -> tuple[Word, ...]:

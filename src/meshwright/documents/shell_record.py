@@ -10,7 +10,7 @@ from meshwright.documents.shell_conditions import Verdict
 from meshwright.documents.shell_values import Source, State, Text, Value, merge
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from tree_sitter import Node
 
@@ -47,6 +47,10 @@ class Run(Struct, kw_only=True):
     commands: list[Ran] = field(default_factory=list)
     embedded: dict[str, tuple[str, int]] = field(default_factory=dict)
     functions: dict[str, tuple[Source, Node]] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Path -> text of the files that ``source`` may read."""
+    read: list[str] = field(default_factory=list)
+    """Paths of those that it did."""
     flow: str = ""
     depth: int = 0
     calls: int = 0

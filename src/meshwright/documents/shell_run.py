@@ -22,7 +22,7 @@ from meshwright.documents.shell_values import Source, State, merge, shown
 from meshwright.documents.shell_words import command_tokens
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from tree_sitter import Node, Tree
 
@@ -57,9 +57,9 @@ _TRAILING = re.compile(rb"(?<=[^\\])\\\n?\Z")
 """A backslash that ends the file continues nothing: bash drops it, and the grammar takes it for an error."""
 
 
-def new_run() -> Run:
-    """Nothing met yet."""
-    return Run(follow=_Walk())
+def new_run(files: Mapping[str, str]) -> Run:
+    """Nothing met yet; ``files`` are those that ``source`` may read."""
+    return Run(follow=_Walk(), files=files)
 
 
 def execute(source: Source, state: State, run: Run) -> None:

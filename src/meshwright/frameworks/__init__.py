@@ -26,8 +26,7 @@ GROUP = "meshwright.frameworks"
 _NAMES = (
     "megatron", "bridge", "megatron-deepspeed", "deepspeed", "chatlearn", "mindspeed-core-ms", "mindformers", "mindspeed-llm",
     "nanotron", "picotron", "torchtitan", "accelerate", "llama-factory-hf", "llama-factory-megatron", "verl-megatron",
-    "verl-fsdp", "ms-swift-megatron", "nemo-rl-megatron",
-    "nemo-rl-dtensor",
+    "verl-fsdp", "ms-swift-megatron", "nemo-rl-megatron", "nemo-rl-dtensor", "slime",
 )
 """Those of this package; the same names stand in pyproject.toml."""
 

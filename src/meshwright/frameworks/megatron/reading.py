@@ -20,6 +20,7 @@ from meshwright.frameworks.settings import Given, Reading, Said
 
 if TYPE_CHECKING:
     from meshwright.domain.layout import AttentionKernel, ContextKind
+    from meshwright.frameworks.surface import Surface
 
 _KINDS: dict[str, ContextKind] = {
     **{words: kind for kind, words in CONTEXT_TYPES.items()},  # type: ignore[misc]
@@ -43,7 +44,7 @@ def detect(source: Source) -> str | None:
 
 def interpret(source: Source, given: Given, release: str) -> Reading:
     """The layout and the case of a launch script; what is silent has the default of the release."""
-    source = settled(source, release)
+    source = settled(source, release, surface())
     if pair := _encoder_decoder(source):
         return Reading(framework="megatron", version=release, source=source, said=Said(devices=source.devices), messages=(pair,))
     values, figures = (Values(source=source, surface=surface(), release=release) for _ in range(2))
@@ -70,7 +71,7 @@ def _encoder_decoder(source: Source) -> Message | None:
     return Message("megatron.encoder-decoder", words, {"why": why}, path=flag.place if flag else "")
 
 
-def settled(source: Source, release: str) -> Source:
+def settled(source: Source, release: str, known: Surface) -> Source:
     """The source with values that are known although options that are not follow them: ``--bf16 $MORE`` is ``--bf16``."""
     from meshwright.documents.launch import LaunchDocument, flags
 
@@ -79,7 +80,7 @@ def settled(source: Source, release: str) -> Source:
         if not isinstance(document, LaunchDocument):
             continue
         for flag, words, _ in flags(document.shell.launch.arguments):
-            setting, key = settings.get(flag), surface().find(flag, release)
+            setting, key = settings.get(flag), known.find(flag, release)
             if setting is None or key is None or setting.value is not UNKNOWN or setting.file != document.path:
                 continue
             if key.kind == "switch":

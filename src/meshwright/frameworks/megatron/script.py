@@ -69,7 +69,7 @@ def _manual(case: Case, layout: Layout, version: Version, options: Options) -> M
         f"for each "
         "of them.",
         commands=(*start_commands(layout, case, "train.sh", _BEFORE), ("look at the arguments", "PRINT_ARGS=1 bash train.sh")),
-        blanks=(*_places(case, version), *_blanks(case, options)),
+        blanks=(*_places(case, version), *numbers(case, options)),
         variables=(*task_variables(case), *variables(case, layout, version.minor)),
         off=_switches(case, layout, version),
         probe=probe_note(case, version, options),
@@ -103,7 +103,7 @@ def _places(case: Case, version: Version) -> tuple[Blank, ...]:
     )
 
 
-def _blanks(case: Case, options: Options) -> list[Blank]:
+def numbers(case: Case, options: Options) -> list[Blank]:
     """Numbers to fill in."""
     model = case.model
     blanks = [
