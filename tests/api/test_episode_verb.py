@@ -93,12 +93,13 @@ def test_what_a_framework_never_trains_is_not_searched(monkeypatch):
     assert "has no plan" in str(caught.value)
 
 
-def test_files_say_the_step_and_flags_win(tmp_path):
-    """A plan of 64 samples an optimizer step for verl: 8 prompts of 8 responses, a KL term, its layout and cap."""
+@pytest.mark.parametrize(("framework", "file"), [("verl-megatron", "run.sh"), ("slime", "run.sh")])
+def test_files_say_the_step_and_flags_win(tmp_path, framework, file):
+    """A plan of 64 samples an optimizer step: 8 prompts of 8 responses, a KL term, its layout and cap."""
     words = {"device": "h100-sxm", "nodes": 1, "calibration": "none"}
-    plan(PlanRequest(model="qwen3-8b", **words, global_batch=64, sequence=4096, framework="verl-megatron", save=tmp_path / "out",
-                     pin=["tp=2"]))
-    asked = {**words, "model": "qwen3-8b", "files": [str(tmp_path / "out" / "run.sh")], "response_tokens": 500}
+    more = {"global_batch": 64, "sequence": 4096, "framework": framework, "pin": ["tp=2"]}
+    plan(PlanRequest(model="qwen3-8b", **words, **more, save=tmp_path / "out"))
+    asked = {**words, "model": "qwen3-8b", "files": [str(tmp_path / "out" / file)], "response_tokens": 500}
     found = episode(EpisodeRequest(**asked))
     step = found.estimate.episode
     assert (step.prompts, step.responses, step.updates, step.old, step.reference) == (8, 8, 1, True, True)
@@ -129,3 +130,13 @@ def test_recipes_of_nemo_rl_bound_prompts_apart_only_where_responses_are_shorter
     assert [message.values["names"] for message in caught.value.messages] == ["--prompt-tokens is"]
     step = episode(EpisodeRequest(**asked, prompt_tokens=300)).estimate.episode
     assert (step.samples, step.updates, step.prompt_tokens) == (64, 1, 300)
+
+
+def test_micro_batches_of_so_many_samples_are_packs_of_as_many_mean_ones(tmp_path):
+    words = {"device": "h100-sxm", "nodes": 1, "calibration": "none"}
+    more = {"global_batch": 512, "sequence": 4096, "framework": "slime", "pin": ["tp=2", "mb=8"]}
+    plan(PlanRequest(model="qwen3-8b", **words, **more, save=tmp_path / "out"))
+    asked = {**words, "model": "qwen3-8b", "files": [str(tmp_path / "out" / "run.sh")], "prompt_tokens": 1000}
+    short, long = (episode(EpisodeRequest(**asked, response_tokens=mean)).given.case.batch for mean in (200, 1000))
+    assert short.sequence_tokens == pytest.approx(8 * 1200, abs=512)
+    assert long.sequence_tokens == pytest.approx(8 * 2000, abs=512)

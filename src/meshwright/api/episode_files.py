@@ -12,11 +12,14 @@ if TYPE_CHECKING:
     from meshwright.api.fields import Faults, Values
 
 
+SAMPLES = "microbatch"
+"""Not an option: samples of a micro-batch, where files count them and do not pack."""
 _OF_SAMPLES = {"global_batch", "sequence", "packs", "max_tokens", "lengths"}
 
 
 def said(values: Values, faults: Faults) -> dict[str, Any]:
-    """Option -> value, for what the files say: the case, the trainer's layout (whose micro-batch is a pack), the step, the engine.
+    """Option -> value, for what the files say: the case, the trainer's layout (whose micro-batch is a pack), the step, the engine;
+    and ``SAMPLES``.
 
     Errors:  ``InputError`` for files that start no such step, whose layout is not determined, or without a model or a cluster.
     """
@@ -46,4 +49,6 @@ def said(values: Values, faults: Faults) -> dict[str, Any]:
     limit = most_tokens(taken.framework, taken.reading)
     if limit is not None:
         told["max_tokens"] = limit(taken.reading.layout)
+    else:
+        told[SAMPLES] = taken.reading.layout.microbatch_sequences
     return {name: value for name, value in told.items() if value is not None}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -169,6 +170,7 @@ def _case(values: Values, asked: Episode | None, faults: Faults) -> Setup:
     import numpy as np
 
     from meshwright.api.cases import drafted
+    from meshwright.api.episode_files import SAMPLES
     from meshwright.api.packs import ALIGNED, Samples
     from meshwright.estimate.episode import sizes
 
@@ -178,11 +180,14 @@ def _case(values: Values, asked: Episode | None, faults: Faults) -> Setup:
         faults.failed |= {"global_batch", "sequence", "lengths"}
     else:
         lengths = np.array(asked.lengths(min(SAMPLED, asked.samples)), dtype=np.int64)
-        longest = -(-(asked.prompt_tokens + asked.response.longest_tokens) // ALIGNED) * ALIGNED
+        longest, together = (
+            math.ceil(tokens / ALIGNED) * ALIGNED
+            for tokens in (asked.prompt_tokens + asked.response.longest_tokens, values.get(SAMPLES, 1) * lengths.mean())
+        )
         case["samples"] = Samples(lengths=lengths, documents=len(lengths), longest_tokens=longest)
         case["global_batch"] = asked.samples // asked.updates
         if "layout" in values:
-            case.setdefault("max_tokens", longest)
+            case.setdefault("max_tokens", max(longest, together))
         case["lengths"] = ""
     draft = drafted(case, faults)
     faults.check()
@@ -195,15 +200,21 @@ def _case(values: Values, asked: Episode | None, faults: Faults) -> Setup:
 
 
 def _shared(given: Setup, label: str) -> Setup:
-    """The case with as many packs more as its replicas under a layout need to have as many each."""
+    """The case with as many packs more as replicas of a layout need to have as many each, interleaved ones in groups of stages."""
+    if "packs" in given.request:
+        return given
+    batch = given.case.batch
     try:
-        given.layout(label)
+        layout = given.layout(label)
     except InputError as error:
         more = next((message.values["more"] for message in error.messages if message.id == "label.packs"), None)
-        if not isinstance(more, int) or "packs" in given.request:
+        if not isinstance(more, int):
             raise
-        return given.packed(given.case.batch.sequence_tokens, more)
-    return given
+        given = given.packed(batch.sequence_tokens, more)
+        layout = given.layout(label)
+    unit = layout.data_parallel * layout.microbatch_sequences * (layout.pipeline_parallel if layout.virtual_stages > 1 else 1)
+    packs = -(-batch.global_batch_sequences // unit) * unit
+    return given if packs == given.case.batch.global_batch_sequences else given.packed(batch.sequence_tokens, packs)
 
 
 def _trained(

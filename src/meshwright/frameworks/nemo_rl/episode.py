@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from meshwright.frameworks.episodes import number, share, whole
 from meshwright.frameworks.facts import EpisodeSaid
 from meshwright.frameworks.nemo_rl.keys import BATCH, ENGINE, LENGTH
 from meshwright.frameworks.nemo_rl.sources import algorithm_of
@@ -11,7 +12,7 @@ from meshwright.frameworks.nemo_rl.sources import algorithm_of
 if TYPE_CHECKING:
     from meshwright.frameworks.settings import Reading
 
-NEW = "policy.generation.max_new_tokens"
+NEW, PENALTY = "policy.generation.max_new_tokens", "loss_fn.reference_policy_kl_penalty"
 
 
 def episode(reading: Reading) -> EpisodeSaid | None:
@@ -24,21 +25,14 @@ def episode(reading: Reading) -> EpisodeSaid | None:
     """
     if algorithm_of(reading.source) != "grpo":
         return None
-    prompts, responses = (_whole(reading, f"grpo.num_{name}") for name in ("prompts_per_step", "generations_per_prompt"))
-    batch, longest, whole = _whole(reading, BATCH), _whole(reading, NEW), _whole(reading, LENGTH)
-    apart = whole is not None and longest is not None and longest < whole
-    share = reading.source.value(f"{ENGINE}.gpu_memory_utilization")
+    prompts, responses = (whole(reading, f"grpo.num_{name}") for name in ("prompts_per_step", "generations_per_prompt"))
+    batch, longest, sequence = (whole(reading, key) for key in (BATCH, NEW, LENGTH))
+    apart = sequence is not None and longest is not None and longest < sequence
     return EpisodeSaid(
-        prompts=prompts, responses=responses, prompt_tokens=whole - longest if apart and whole and longest else None,
+        prompts=prompts, responses=responses, prompt_tokens=sequence - longest if apart and sequence and longest else None,
         longest_response=longest if apart else None,
         updates=max(1, prompts * responses // batch) if prompts and responses and batch else None,
-        old=True, reference=reading.source.value("loss_fn.reference_policy_kl_penalty") != 0,
-        engine_tp=_whole(reading, f"{ENGINE}.tensor_parallel_size"),
-        engine_memory=float(share) if isinstance(share, int | float) and 0 < share <= 1 else None,
+        old=True, reference=number(reading, PENALTY) != 0.0,
+        engine_tp=whole(reading, f"{ENGINE}.tensor_parallel_size"),
+        engine_memory=share(reading, f"{ENGINE}.gpu_memory_utilization"),
     )
-
-
-def _whole(reading: Reading, key: str) -> int | None:
-    """A number of at least 1; None where it is none, absent, or only known to the run."""
-    value = reading.source.value(key)
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 1 else None

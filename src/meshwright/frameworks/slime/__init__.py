@@ -8,6 +8,7 @@ from meshwright.frameworks.base import Framework
 from meshwright.frameworks.facts import Facts, Remedy
 from meshwright.frameworks.megatron import MEGATRON
 from meshwright.frameworks.slime.deciding import decide, normal
+from meshwright.frameworks.slime.episode import episode
 from meshwright.frameworks.slime.flags import CORE, NAME, RELEASES, TITLE, surface
 from meshwright.frameworks.slime.limits import all_limits
 from meshwright.frameworks.slime.mistakes import CHECKS, unknown_key
@@ -44,6 +45,7 @@ SLIME = Framework(
     stays=cap_stays,
     alternatives=MEGATRON.alternatives,
     facts=Facts(
+        episode=episode,
         stages_inside_key=MEGATRON.facts.stages_inside_key, fork_of=MEGATRON.name,
         signs=r"--rollout-batch-size|--actor-num-gpus-per-node|--num-rollout|--rollout-num-gpus",
         remedies=(Remedy(

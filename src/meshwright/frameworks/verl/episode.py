@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from meshwright.frameworks.episodes import share, whole
 from meshwright.frameworks.facts import EpisodeSaid
 from meshwright.frameworks.verl.keys import ACTOR, ROLLOUT
 from meshwright.frameworks.verl.reading import DEFAULTS
@@ -13,7 +14,8 @@ if TYPE_CHECKING:
     from meshwright.frameworks.settings import Reading
 
 BYPASS = "algorithm.rollout_correction.bypass_mode"
-ENGINE = {f"{ROLLOUT}.tensor_model_parallel_size": 2, f"{ROLLOUT}.gpu_memory_utilization": 0.5, f"{ACTOR}.ppo_epochs": 1}
+REFERENCE = (f"{ACTOR}.use_kl_loss", "algorithm.use_kl_in_reward")
+ENGINE_TP, ENGINE_SHARE, EPOCHS = 2, 0.5, 1
 """What verl's YAML has where files are silent."""
 
 
@@ -24,25 +26,18 @@ def episode(reading: Reading) -> EpisodeSaid | None:
     """
     if is_sft(reading.source):
         return None
-    prompts, mini = _whole(reading, "data.train_batch_size"), _whole(reading, f"{ACTOR}.ppo_mini_batch_size")
-    epochs, share = _whole(reading, f"{ACTOR}.ppo_epochs"), reading.source.value(*_known(f"{ROLLOUT}.gpu_memory_utilization"))
-    updates = None if None in (prompts, mini, epochs) else max(1, (prompts or 1) // (mini or 1)) * (epochs or 1)
-    kept = (f"{ACTOR}.use_kl_loss", "algorithm.use_kl_in_reward")
+
+    def said(key: str) -> int | None:
+        return whole(reading, key, DEFAULTS[key])
+
+    prompts, mini = said("data.train_batch_size"), said(f"{ACTOR}.ppo_mini_batch_size")
+    epochs = whole(reading, f"{ACTOR}.ppo_epochs", EPOCHS)
     return EpisodeSaid(
-        prompts=prompts, responses=_whole(reading, f"{ROLLOUT}.n"), prompt_tokens=_whole(reading, "data.max_prompt_length"),
-        longest_response=_whole(reading, "data.max_response_length"), updates=updates,
+        prompts=prompts, responses=said(f"{ROLLOUT}.n"), prompt_tokens=said("data.max_prompt_length"),
+        longest_response=said("data.max_response_length"),
+        updates=max(1, prompts // mini) * epochs if prompts and mini and epochs else None,
         old=reading.source.value(BYPASS, False) is not True,
-        reference=any(reading.source.value(key, False) is True for key in kept),
-        engine_tp=_whole(reading, f"{ROLLOUT}.tensor_model_parallel_size"),
-        engine_memory=float(share) if isinstance(share, int | float) and 0 < share <= 1 else None,
+        reference=any(reading.source.value(key, False) is True for key in REFERENCE),
+        engine_tp=whole(reading, f"{ROLLOUT}.tensor_model_parallel_size", ENGINE_TP),
+        engine_memory=share(reading, f"{ROLLOUT}.gpu_memory_utilization", ENGINE_SHARE),
     )
-
-
-def _known(key: str) -> tuple[str, object]:
-    return key, {**DEFAULTS, **ENGINE}[key]
-
-
-def _whole(reading: Reading, key: str) -> int | None:
-    """A number of at least 1; None where it is none, or only known to the run."""
-    value = reading.source.value(*_known(key))
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 1 else None
