@@ -81,7 +81,11 @@ def decode_s(case: Case, engine: Engine, *, running: Number, context_tokens: Num
 
 
 def inside(case: Case, engine: Engine) -> bool:
-    """Whether a copy lies inside one scale-up domain: a node, or a rack whose nodes share a switch."""
+    """Whether a copy lies inside one scale-up domain: a node, or a rack whose nodes share a switch.
+
+    Units:   none.
+    Source:  ``domain.mesh.group``: neighbouring devices share a copy.
+    """
     return bool(group(float(engine.tensor_parallel), 1.0, case.cluster).domains <= 1.0)
 
 

@@ -77,7 +77,7 @@ RULES = (
 )
 REPLACED = frozenset(
     f"megatron.{name}"
-    for name in ("task", "device", "precision", "optimizer", "schedule", "microbatches", "context-kind", "context-heads",
+    for name in ("task", "device", "precision", "optimizer", "schedule", "batch", "microbatches", "context-kind", "context-heads",
                  "context-hybrid", "interleaved", "interleaved-p2p", "interleaved-batch", "parameter-overlap", "tensor-overlap",
                  "mtp-context", "mtp-layout", "mtp-shared", "split", "flag", "graphs-recompute", "graphs-offload",
                  "deterministic-overlap", "shards", "fsdp-pipeline", "fsdp-optimizer", "muon", "packed-delta", "expert-shards",
