@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from meshwright.frameworks.asking import at
+from meshwright.frameworks.megatron.asking import is_complete
 from meshwright.frameworks.rules import At, Mistake
 from meshwright.frameworks.slime.batch import Step
 from meshwright.frameworks.slime.flags import BATCH, CAP, DYNAMIC, MICRO, PROMPTS, RESPONSES, STEPS
@@ -79,10 +80,13 @@ def _unpacked(reading: Reading) -> bool:
     return not asked(reading).dynamic
 
 
-def _prompts(reading: Reading, case: Case | None) -> Iterator[Values]:
-    from meshwright.frameworks.megatron.asking import is_complete
+def whole(reading: Reading) -> bool:
+    """Whether every word of a launch is known, so that what is not there stands nowhere."""
+    return bool(reading.source.program) and is_complete(reading)
 
-    if reading.source.program and reading.source.value(PROMPTS) is None and is_complete(reading):
+
+def _prompts(reading: Reading, case: Case | None) -> Iterator[Values]:
+    if reading.source.value(PROMPTS) is None and whole(reading):
         yield at(None, PROMPTS)
 
 
@@ -127,6 +131,10 @@ BATCHES = (
             "warning", _SCHEDULE),
     Mistake("balance", "--balance-data evens out what ranks compute: without it micro-batches go round, whatever their lengths",
             At(DYNAMIC, "--balance-data", without=("--balance-data", "--balance-by-flops")), "advice", _SCHEDULE),
+    Mistake("vocabulary", "unsupported operand type(s) for *: 'int' and 'NoneType': {key} counts the FLOPs of samples, and "
+            "--vocab-size is not given", tuple(At(key, "--vocab-size", without=("--vocab-size",), when=whole)
+                                               for key in ("--balance-data", "--balance-by-flops")),
+            source="slime/utils/flops_utils.py"),
     Mistake("packs", "dynamic path: could only produce {samples} mbs after maximal splitting; need {align}. step 0 has {samples} "
             "samples, below the alignment threshold ({align}).", _asks(_split), source=_SCHEDULE),
     Mistake("counted", "static path: num_mbs ({made}) is not a multiple of dp_size * mb_group ({align}); got step_size={samples}, "

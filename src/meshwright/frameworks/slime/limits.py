@@ -83,7 +83,8 @@ _RULES = (
          "max_tokens_per_gpu", _longest, "never"),
     Rule("context-kind", "samples are cut into zigzag pieces of a ring here, not by {kind}",
          lambda plan: plan.cp > 1 and plan.kind != "ring", "never"),
-    Rule("tensor-overlap", "--tp-comm-overlap is not written: its buffers have one size, and micro-batches here have any",
+    Rule("tensor-overlap", "the buffers of --tp-comm-overlap have one size, of --seq-length tokens, and micro-batches here "
+         "have any",
          lambda plan: plan.layout.overlap.tensor and plan.tp > 1, "never"),
     Rule("mtp-expert-overlap", "MTP training should not be enabled when using combined 1f1b",
          lambda plan: expert_overlap(plan) and plan.case.model.num_mtp_layers, "step"),
@@ -96,6 +97,12 @@ _REPLACED = frozenset(f"megatron.{name}" for name in (
 """Rules of Megatron-LM that have a form of slime's own, or cannot be broken through it."""
 
 
+_BUILT = tuple(f"megatron.{name}" for name in (
+    "heads", "query-groups", "expert-bias", "expert-overlap", "recompute", "delta", "graphs", "offload-layers", "deterministic",
+))
+"""Rules of the transformer's configuration, which slime makes in its actors and not where it reads the flags."""
+
+
 @cache
 def all_limits() -> tuple[Limit, ...]:
     """Every rule, in the order in which they are reported."""
@@ -106,4 +113,5 @@ def _below() -> Iterator[Limit]:
     """Megatron-LM's rules: its ``validate_args`` is called with the actor's devices."""
     for limit in MEGATRON.at(CORE).limits:
         if limit.id not in _REPLACED and not limit.id.startswith(("megatron.hybrid", "megatron.mamba")):
-            yield structs.replace(limit, id=own_id(limit.id))
+            built = limit.noticed == "parse" and limit.id.startswith(_BUILT)
+            yield structs.replace(limit, id=own_id(limit.id), noticed="start" if built else limit.noticed)

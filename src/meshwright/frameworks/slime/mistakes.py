@@ -11,7 +11,7 @@ from msgspec import structs
 from meshwright.frameworks.asking import at, equal
 from meshwright.frameworks.megatron.mistakes import CHECKS as MEGATRON_CHECKS
 from meshwright.frameworks.rules import At, Mistake, checks
-from meshwright.frameworks.slime.batch_mistakes import BATCHES
+from meshwright.frameworks.slime.batch_mistakes import BATCHES, whole
 from meshwright.frameworks.slime.flags import CORE, NAME, OPEN, own_id
 from meshwright.frameworks.slime.reading import DISPATCHER, as_flags, values_of
 from meshwright.frameworks.slime.rollout_mistakes import ROLLOUTS
@@ -44,15 +44,9 @@ def unknown_key(key: str) -> tuple[Severity, str] | None:
     return "error", "{key} is dropped without a word: neither slime nor Megatron-LM has it"
 
 
-def _complete(reading: Reading) -> bool:
-    from meshwright.frameworks.megatron.asking import is_complete
-
-    return bool(reading.source.program) and is_complete(reading)
-
-
 def _dropout(reading: Reading, case: Case | None) -> Iterator[Found]:
     for flag in ("--attention-dropout", "--hidden-dropout"):
-        if _complete(reading) and reading.source.value(flag) is None:
+        if whole(reading) and reading.source.value(flag) is None:
             yield at(None, f"{flag} 0.0", flag=flag)
 
 
@@ -80,7 +74,7 @@ def _no_reference(reading: Reading) -> bool:
 
 
 def _endless(reading: Reading, case: Case | None) -> Iterator[Found]:
-    if _complete(reading) and all(reading.source.value(key) is None for key in ("--num-rollout", "--num-epoch")):
+    if whole(reading) and all(reading.source.value(key) is None for key in ("--num-rollout", "--num-epoch")):
         yield at(None, "--num-rollout")
 
 
@@ -143,7 +137,7 @@ _MISTAKES = (
     *ROLLOUTS,
 )
 _WITHOUT = frozenset(f"megatron.{name}" for name in (
-    "missing", "fp32", "only-some-layers", "allgather-dispatcher", "batch-default", "tensor-overlap-alone", "log-throughput",
+    "missing", "fp32", "only-some-layers", "allgather-dispatcher", "batch-default", "log-throughput",
     "launcher", "segments", "allocator-split", "accumulation", "dynamic-loader", "two-frameworks", "deepspeed-switch",
     "zero-pipeline", "deepspeed-batch", "deepspeed-checkpointing", "data-parallel", "instead", "precision-aware-alone",
 ))

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 _BATCH = "global batch size ({batch}) is not divisible by micro batch size ({microbatch}) times data parallel size ({dp})"
 _SEQUENCE = "--seq-length"
+PLACEHOLDER = 4096
+"""Tokens that stand there for a length where nothing is said: samples have their own."""
 DISPATCHER = "--moe-token-dispatcher-type"
 
 
@@ -58,14 +60,14 @@ def values_of(reading: Reading) -> Values:
 
 
 def as_flags(values: Values, model: Model | None, counts: dict[str, int | None]) -> Source:
-    """Megatron-LM's flags among those of a launch, as slime hands them on: it sets some by itself, and some only stand for lengths.
+    """Megatron-LM's flags among those of a launch, as slime hands them on: it sets some by itself.
 
     A figure of the model that only the run knows decides no layout, and is left to whoever asks for the model.
     """
     core, knobs = megatron_surface(), megatron_surface().knobs()
     kept = {
         key: setting for key, setting in values.source.settings.items()
-        if core.find(key, CORE) and key not in (*counts, _SEQUENCE) and (setting.value is not UNKNOWN or key in knobs)
+        if core.find(key, CORE) and key not in counts and (setting.value is not UNKNOWN or key in knobs)
     }
     place = next(iter(values.source.settings.values()), None)
     for key, value in {**_forced(values, model), **{key: each for key, each in counts.items() if each is not None}}.items():
@@ -77,7 +79,7 @@ def as_flags(values: Values, model: Model | None, counts: dict[str, int | None])
 
 def _forced(values: Values, model: Model | None) -> dict[str, object]:
     """What slime sets whatever is said."""
-    found: dict[str, object] = {"--use-distributed-optimizer": True}
+    found: dict[str, object] = {"--use-distributed-optimizer": True, _SEQUENCE: values.int(_SEQUENCE) or PLACEHOLDER}
     if not values.bool("--fp16"):
         found["--bf16"] = True
     if values.text(DISPATCHER, "allgather") == "allgather":

@@ -104,7 +104,8 @@ ROLLOUTS = (
             "--colocate", _nowhere, source=_PLACES),
     Mistake("rollout-left-over", "engines of {size} GPUs leave {idle} of {gpus} idle without a word", _left_over, "warning",
             _ROLLOUT),
-    Mistake("rollout-stages", "rollout_num_gpus_per_engine ({size}) must be divisible by sglang_pp_size ({value})", _stages,
+    Mistake("rollout-stages", "rollout_num_gpus_per_engine ({size}) must be divisible by "
+            "sglang_pipeline_parallel_size ({value})", _stages,
             source="slime/backends/sglang_utils/arguments.py"),
     Mistake("small-nodes", "the actor has {value} GPUs of a node, and engines are placed as on nodes of 8: --num-gpus-per-node is "
             "not given", _small_nodes, "warning", _ROLLOUT),

@@ -59,6 +59,7 @@ def arguments(case: Case, layout: Layout, options: Options) -> dict[str, Values]
         name: {flag: value for flag, value in each.items.items() if flag not in left_out}
         for name, each in groups(case, layout, parse_version(CORE), options.launch).items()
     }
+    below["MODEL"]["--vocab-size"] = case.model.vocabulary
     if case.model.num_mtp_layers:
         below["MODEL"]["--enable-mtp-training"] = True
     return {
@@ -84,12 +85,12 @@ def _actor(tuning: bool) -> Values:
 
 
 def _step(case: Case, options: Options, responses: int) -> dict[str, object]:
-    """One optimizer step for each rollout."""
+    """One optimizer step for each rollout; the length only stands for one, and Megatron-LM asks that there be positions for it."""
     samples = samples_of(case)
     return {
         "--prompt-data": Shell("$PROMPT_DATA"), "--input-key": Shell("$INPUT_KEY"), "--rollout-shuffle": True,
         "--num-rollout": train_steps(case, options), PROMPTS: samples // responses, RESPONSES: responses, BATCH: samples,
-        "--balance-data": True,
+        "--balance-data": True, "--seq-length": longest_tokens(case),
     }
 
 
@@ -110,10 +111,10 @@ def _learning(case: Case, options: Options) -> dict[str, Values]:
 
 
 def _tuning(case: Case, options: Options) -> dict[str, Values]:
-    """Conversations, of which nothing is generated; ``--seq-length`` says how long they are thought to be."""
+    """Conversations, of which nothing is generated: no flag cuts them."""
     return {"SFT": {
         "--rollout-function-path": "slime.rollout.sft_rollout.generate_rollout", **_step(case, options, 1),
-        "--seq-length": longest_tokens(case), "--loss-type": "sft_loss", "--calculate-per-token-loss": True,
+        "--loss-type": "sft_loss", "--calculate-per-token-loss": True,
         "--disable-compute-advantages-and-returns": True, "--debug-train-only": True,
     }}
 
