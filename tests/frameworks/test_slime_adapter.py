@@ -56,6 +56,10 @@ def test_the_model_s_file_is_read_where_the_script_reads_it():
     script = launch(before='source "${SCRIPT_DIR}/models/mine.sh"', words="${SIZES[@]}")
     sizes = File(path="models/mine.sh", text="LAYERS=${LAYERS:-4}\nSIZES=(--pipeline-model-parallel-size $LAYERS)\n")
     assert read(NAME, script, sizes).layout.pipeline_parallel == 4
+    reading = read(NAME, script, sizes)
+    other = replace(reading.layout, recompute=Full())
+    edited = edit(framework(NAME), reading, case_of(NAME, "qwen3-30b-a3b", devices=8, batch=256, sequence=4096), other)
+    assert [file.path for file in edited.files] == ["run.sh"] and not edited.messages
     alone = read(NAME, script)
     (message,) = [each for each in alone.messages if each.id == f"{NAME}.arrays"]
     assert message.values["arrays"] == "$SIZES"
@@ -163,6 +167,8 @@ def test_unknown_flags_are_told_and_those_of_the_engine_left_alone():
     assert there.unknown_keys("--tensr-model-parallel-size")[0] == "error"
     assert there.unknown_keys("--sglang-enable-dp-attention-x") is None
     assert "--tensor-model-parallel-size" in there.surface().hint("--tensr-model-parallel-size", there.version)
+    assert there.adds_keys(read(NAME, launch()).source) == ""
+    assert there.adds_keys(read(NAME, launch(program="mine.py")).source) == "mine.py"
     assert table_keys(NAME) == frozenset(there.surface().keys)
 
 

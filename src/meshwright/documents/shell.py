@@ -46,6 +46,11 @@ class ShellDocument:
     """Files given beside the script that it reads by ``source``."""
 
     @property
+    def beside(self) -> Mapping[str, str]:
+        """Path -> text of all files given beside the script."""
+        return self.given[2]
+
+    @property
     def launch(self) -> Launch:
         """The training launch.
 

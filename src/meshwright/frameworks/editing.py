@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from meshwright.documents.naming import launches
 from meshwright.documents.source import Inherited
 from meshwright.documents.tree import TreeDocument
 from meshwright.errors import InputError, Message, fault
@@ -136,6 +137,12 @@ def _whole(reading: Reading, files: tuple[File, ...]) -> list[File]:
     return [changed.get(document.path, File(path=document.path, text=document.text)) for document in reading.source.documents]
 
 
+def _again(reading: Reading, files: tuple[File, ...]) -> list[File]:
+    """All files as they are read again: those of a reading, and those that its scripts read in."""
+    scripts = [launch.shell for launch in launches(reading.source)]
+    return [*_whole(reading, files), *(File(path=path, text=shell.beside[path]) for shell in scripts for path in shell.read)]
+
+
 def _needed(
     framework: Framework, reading: Reading, case: Case, layout: Layout, changes: Mapping[str, object]
 ) -> Mapping[str, object]:
@@ -159,7 +166,7 @@ def _needed(
     def said(trial: Mapping[str, object]) -> set[str] | None:
         """What the framework says of the files with these changes; None where they are not the layout."""
         try:
-            again = framework.read(_whole(reading, _changed(framework, reading, trial)), version=framework.version, given=given)
+            again = framework.read(_again(reading, _changed(framework, reading, trial)), version=framework.version, given=given)
         except InputError:
             return None
         same = again.layout is not None and _same(framework, case, again.layout, layout)
@@ -197,7 +204,7 @@ def _left(
 ) -> tuple[Message, ...]:
     """What the changed files, read again, do not say as wanted: the devices that they start, or the layout itself."""
     assert reading.layout is not None, "the caller has checked"
-    whole = _whole(reading, files)
+    whole = _again(reading, files)
     given = Given(
         num_devices=layout.world, devices_per_node=case.cluster.devices_per_node, model=case.model, task=case.training.task,
     )

@@ -14,7 +14,7 @@ from meshwright.frameworks.slime.limits import all_limits
 from meshwright.frameworks.slime.mistakes import CHECKS, unknown_key
 from meshwright.frameworks.slime.packing import cap_stays, packed_tokens
 from meshwright.frameworks.slime.reading import interpret
-from meshwright.frameworks.slime.sources import open_files
+from meshwright.frameworks.slime.sources import open_files, other_program
 from meshwright.frameworks.slime.writing import write
 
 __all__ = ["SLIME"]
@@ -39,6 +39,7 @@ SLIME = Framework(
     opener=open_files,
     interpreter=interpret,
     checks=CHECKS,
+    adds_keys=other_program,
     unknown_keys=unknown_key,
     normal=normal,
     unspoken=MEGATRON.unspoken,

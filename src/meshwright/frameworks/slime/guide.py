@@ -111,11 +111,15 @@ def _assumed(case: Case, layout: Layout, tuning: bool) -> tuple[str, ...]:
     priced = (
         "Priced as Megatron-LM with Transformer Engine (`megatron-te`), by its calibration: no run of slime is among the evidence."
     )
-    saved = unsaved("--save", "--save-interval") + " Arguments of `run.sh` are passed on."
+    kept = (
+        unsaved("--save", "--save-interval") + " Arguments of `run.sh` are passed on.",
+        "slime drops flags that it does not know without a word. `meshwright check run.sh` finds them, but for those of SGLang "
+        "(`--sglang-*`), whose table is SGLang's own.",
+    )
     if tuning:
         return (
             priced, "A sample has up to the planned sequence; shorter ones take less of everything, and longer ones are not cut.",
-            saved,
+            *kept,
         )
     samples, longest = samples_of(case), longest_tokens(case)
     responses = responses_for(samples)
@@ -129,5 +133,5 @@ def _assumed(case: Case, layout: Layout, tuning: bool) -> tuple[str, ...]:
         "Predicted is the policy's update. Rollout, log-probabilities, rewards and the exchange of weights are not: the engine "
         f"gets {percent(UTILIZATION, 0)} of each GPU while the trainer's state waits on the host, and sleeps while the policy is "
         "trained.",
-        saved,
+        *kept,
     )

@@ -32,12 +32,21 @@ _DEFAULTS = {NODES: 1, PER_NODE: 8}
 def open_files(files: Sequence[File]) -> Source:
     """The files as slime's processes find them: Ray's variables win over those of the script, the actor's flags say the devices."""
     source = settled(open_source(files), RELEASES[-1], surface())
-    if source.program.rpartition("/")[2] not in {PROGRAM, ASYNC}:
+    if not _is_own(source) and PER_NODE not in source.settings:
         return source
     return replace(
         source, environment={**source.environment, **{each.key: each for each in _variables(source)}},
         nodes=_count(source, NODES), devices_per_node=_count(source, PER_NODE),
     )
+
+
+def _is_own(source: Source) -> bool:
+    return source.program.rpartition("/")[2] in {PROGRAM, ASYNC}
+
+
+def other_program(source: Source) -> str:
+    """A program that may add flags of its own, as ``parse_args`` lets it."""
+    return source.program if source.program.endswith(".py") and not _is_own(source) else ""
 
 
 def _count(source: Source, key: str) -> int | None:
