@@ -106,7 +106,9 @@ def test_files_say_the_step_and_flags_win(tmp_path, framework, file):
     assert step.prompt_tokens + step.response.longest_tokens == 4096
     assert found.trained.layout.tensor_parallel == 2
     assert found.engine.memory_ratio == 0.6
-    other = episode(EpisodeRequest(**{**asked, "prompts": 16, "no_reference": True, "engine_memory": 0.5, "updates": 2}))
+    flags = {"prompts": 16, "no_reference": True, "engine_memory": 0.5, "updates": 2, "epochs": 3}
+    other = episode(EpisodeRequest(**{**asked, **flags}))
+    assert (other.estimate.episode.updates, other.estimate.episode.epochs, step.epochs) == (2, 3, 1)
     assert (other.estimate.episode.prompts, other.estimate.episode.reference, other.engine.memory_ratio) == (16, False, 0.5)
 
 

@@ -131,6 +131,9 @@ def test_the_phases_are_the_step():
     assert phases["old log-probabilities"].seconds == phases["reference"].seconds
     assert 0.2 < phases["reference"].seconds / phases["training"].seconds < 0.4
     assert found.generation.seconds == min(each.seconds for each in (found.generation, *found.others))
+    twice = {each.name: each.seconds for each in episode_estimate(made, own, replace(asked(), updates=4, epochs=2), ONE).phases}
+    assert twice["training"] == pytest.approx(2 * phases["training"].seconds)
+    assert twice["reference"] == phases["reference"].seconds
     without = episode_estimate(made, own, replace(asked(), updates=4, old=False, reference=False), ONE)
     assert {phase.name for phase in without.phases} == {"generation", "training", "weights to the engine"}
 

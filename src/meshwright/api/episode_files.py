@@ -43,7 +43,7 @@ def said(values: Values, faults: Faults) -> dict[str, Any]:
         **{name: value for name, value in taken.case.request.items() if name not in _OF_SAMPLES},
         "layout": name_of(taken.case.case, replace(taken.reading.layout, microbatch_sequences=1)), "prompts": found.prompts,
         "responses": found.responses, "prompt_tokens": found.prompt_tokens,
-        "longest_response": found.longest_response, "updates": found.updates, "engine_tp": found.engine_tp,
+        "longest_response": found.longest_response, "updates": found.updates, "epochs": found.epochs, "engine_tp": found.engine_tp,
         "engine_memory": found.engine_memory, "no_old": not found.old, "no_reference": not found.reference,
     }
     limit = most_tokens(taken.framework, taken.reading)

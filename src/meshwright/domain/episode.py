@@ -74,7 +74,9 @@ class Episode(Value, frozen=True, kw_only=True):
     prompt_tokens: int
     response: Responses
     updates: int
-    """Optimizer steps on the samples, each on its share of them."""
+    """Optimizer steps in which the samples are gone through once, each on its share of them."""
+    epochs: int = 1
+    """How often they are gone through."""
     old: bool
     """The policy scores its samples once before it is trained."""
     reference: bool

@@ -157,11 +157,12 @@ def episode_estimate(
     scoring = max(stays, own.parameters) + own.temporary + own.overhead
     handing = max(stays, own.parameters)
     way_s = held / case.cluster.host_link_bytes_per_s if waits else 0.0
+    steps = episode.updates * episode.epochs
     phases = (
         Phase(name="generation", seconds=first.seconds, memory_bytes=awake + stays),
         Phase(name="old log-probabilities", seconds=scored_s * episode.old, memory_bytes=scoring),
         Phase(name="reference", seconds=scored_s * episode.reference, memory_bytes=scoring),
-        Phase(name="training", seconds=episode.updates * trained.step_s, memory_bytes=trained.memory_reserved_bytes),
+        Phase(name="training", seconds=steps * trained.step_s, memory_bytes=trained.memory_reserved_bytes),
         Phase(name="weights to the engine", seconds=handed_s(case, layout, engine), memory_bytes=awake + handing),
         Phase(name="off the device and back", seconds=2.0 * way_s, memory_bytes=0.0),
     )

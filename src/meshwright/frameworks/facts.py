@@ -50,7 +50,9 @@ class EpisodeSaid(Struct, frozen=True, kw_only=True):
     """Of the longest prompt."""
     longest_response: int | None
     updates: int | None
-    """Optimizer steps on the samples of a step."""
+    """Optimizer steps in which the samples of a step are gone through once."""
+    epochs: int | None = None
+    """How often they are."""
     old: bool
     reference: bool
     engine_tp: int | None

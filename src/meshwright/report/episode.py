@@ -32,7 +32,7 @@ def told_of(answer: EpisodeAnswer) -> Iterator[Told]:
         return
     yield line(
         Run(f"{seconds(found.seconds)} a step", bold=True), f": {integer(found.episode.samples)} samples, "
-        f"{plural(found.episode.updates, 'optimizer step')}, trainer {answer.trained.label}", above=True,
+        f"{plural(found.episode.updates * found.episode.epochs, 'optimizer step')}, trainer {answer.trained.label}", above=True,
     )
     yield phases_section(found)
     yield Section(title="The engine", blocks=tuple(_engine_lines(found)))

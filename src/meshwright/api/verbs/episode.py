@@ -47,6 +47,8 @@ class EpisodeRequest(ModelOnCluster, frozen=True, kw_only=True):
               help="The longest response that is allowed [default: four times the mean]."),
         Field(name="updates", parse=numbers.count, metavar="N", panel=_STEP, in_file=False,
               help="Optimizer steps on the samples of a step, each on its share [default: 1]."),
+        Field(name="epochs", parse=numbers.count, metavar="N", panel=_STEP, in_file=False,
+              help="How often the samples of a step are gone through [default: 1]."),
         Field(name="no_old", kind="flag", panel=_STEP, in_file=False,
               help="The policy scores nothing: the engine's own log-probabilities are used."),
         Field(name="no_reference", kind="flag", panel=_STEP, in_file=False, help="There is no reference model: no KL term."),
@@ -74,6 +76,7 @@ class EpisodeRequest(ModelOnCluster, frozen=True, kw_only=True):
     response_tokens: int | str | None = None
     longest_response: int | str | None = None
     updates: int | str | None = None
+    epochs: int | str | None = None
     no_old: bool = False
     no_reference: bool = False
     engine_tp: int | str | None = None
@@ -144,7 +147,7 @@ def _asked(values: Values, faults: Faults) -> tuple[Episode | None, Engine]:
     if missing:
         faults.add("episode.missing", "{names} missing: what a step generates",
                    names=" and ".join(missing) + (" is" if len(missing) == 1 else " are"))
-    if missing or {*needed, "longest_response", "responses", "updates"} & faults.failed:
+    if missing or {*needed, "longest_response", "responses", "updates", "epochs"} & faults.failed:
         return None, own
     mean = values["response_tokens"]
     longest, updates = values.get("longest_response", 4 * mean), values.get("updates", 1)
@@ -160,7 +163,8 @@ def _asked(values: Values, faults: Faults) -> tuple[Episode | None, Engine]:
         return None, own
     return Episode(
         prompts=values["prompts"], responses=values.get("responses", 1), prompt_tokens=values["prompt_tokens"],
-        response=Responses(mean_tokens=float(mean), longest_tokens=longest), updates=updates, old=not values["no_old"],
+        response=Responses(mean_tokens=float(mean), longest_tokens=longest), updates=updates,
+        epochs=values.get("epochs", 1), old=not values["no_old"],
         reference=not values["no_reference"],
     ), own
 

@@ -29,7 +29,7 @@ def episode_view(found: EpisodeEstimate | None, trained: Estimate, request: Mapp
     ]
     return document | {
         "step_s": found.seconds, "trainer_leaves_device": found.waits, "samples": found.episode.samples, "tokens": tokens,
-        "updates": found.episode.updates, "phases": phases, "engine": engine_view(found.generation),
+        "updates": found.episode.updates, "epochs": found.episode.epochs, "phases": phases, "engine": engine_view(found.generation),
         "other_engines": [engine_view(each) for each in found.others],
     }
 

@@ -31,11 +31,10 @@ def episode(reading: Reading) -> EpisodeSaid | None:
         return whole(reading, key, DEFAULTS[key])
 
     prompts, mini = said("data.train_batch_size"), said(f"{ACTOR}.ppo_mini_batch_size")
-    epochs = whole(reading, f"{ACTOR}.ppo_epochs", EPOCHS)
     return EpisodeSaid(
         prompts=prompts, responses=said(f"{ROLLOUT}.n"), prompt_tokens=said("data.max_prompt_length"),
         longest_response=said("data.max_response_length"),
-        updates=max(1, prompts // mini) * epochs if prompts and mini and epochs else None,
+        updates=max(1, prompts // mini) if prompts and mini else None, epochs=whole(reading, f"{ACTOR}.ppo_epochs", EPOCHS),
         old=reading.source.value(BYPASS, False) is not True,
         reference=any(reading.source.value(key, False) is True for key in REFERENCE),
         engine_tp=whole(reading, f"{ROLLOUT}.tensor_model_parallel_size", ENGINE_TP),
