@@ -2,6 +2,7 @@
 
 import io
 import json
+from importlib import import_module
 
 import pytest
 
@@ -77,9 +78,12 @@ def test_bad_input_is_said_all_at_once(changed, ids):
     assert all("\n" not in str(message) for message in caught.value.messages)
 
 
-def test_a_model_that_no_layout_fits_has_no_answer():
-    with pytest.raises((NoAnswerError, InputError)):
+def test_a_model_that_no_layout_fits_has_no_answer_and_no_other_cluster_is_looked_for(monkeypatch):
+    """What would close the gap was searched for each cap of a pack, and not shown: minutes for prompts of a billion tokens."""
+    monkeypatch.setattr(import_module("meshwright.search.plan"), "levers", lambda *_, **__: pytest.fail("looked for"))
+    with pytest.raises(NoAnswerError) as caught:
         episode(EpisodeRequest(**{**ASKED, "model": "llama3.1-405b"}))
+    assert "no layout of the trainer fits" in str(caught.value)
 
 
 def test_what_a_framework_never_trains_is_not_searched(monkeypatch):
@@ -105,7 +109,11 @@ def test_files_say_the_step_and_flags_win(tmp_path, framework, file):
     assert (step.prompts, step.responses, step.updates, step.old, step.reference) == (8, 8, 1, True, True)
     assert step.prompt_tokens + step.response.longest_tokens == 4096
     assert found.trained.layout.tensor_parallel == 2
-    assert found.engine.memory_ratio == 0.6
+    assert (found.engine.memory_ratio, found.engine.running) == (0.6, 256)
+    pinned = episode(EpisodeRequest(**asked, pin=["tp=4"]))
+    assert (pinned.trained.layout.tensor_parallel, pinned.estimate.episode.prompts) == (4, 8)
+    said = episode(EpisodeRequest(**asked, layout="tp8 dp1 mb1 sp zero0"))
+    assert said.trained.layout.tensor_parallel == 8
     flags = {"prompts": 16, "no_reference": True, "engine_memory": 0.5, "updates": 2, "epochs": 3}
     other = episode(EpisodeRequest(**{**asked, **flags}))
     assert (other.estimate.episode.updates, other.estimate.episode.epochs, step.epochs) == (2, 3, 1)
@@ -142,3 +150,9 @@ def test_micro_batches_of_so_many_samples_are_packs_of_as_many_mean_ones(tmp_pat
     short, long = (episode(EpisodeRequest(**asked, response_tokens=mean)).given.case.batch for mean in (200, 1000))
     assert short.sequence_tokens == pytest.approx(8 * 1200, abs=512)
     assert long.sequence_tokens == pytest.approx(8 * 2000, abs=512)
+
+
+def test_a_step_whose_engine_takes_the_whole_device_is_a_no():
+    found = episode(EpisodeRequest(**ASKED, layout="tp2 dp4 mb1 sp zero1", engine_memory=0.99))
+    assert (found.ok, found.status) == (False, 1)
+    assert "generation does not fit" in printed(found)

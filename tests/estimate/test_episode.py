@@ -21,11 +21,11 @@ ONE = engine()
 
 
 @examples(60)
-@given(longest=st.integers(2, 10**6), share=st.floats(0.02, 0.98))
+@given(longest=st.integers(2, 10**6), share=st.floats(-12.0, -0.01).map(np.exp))
 def test_lengths_have_the_mean_and_none_is_longer_than_the_longest(longest, share):
     law = Responses(mean_tokens=share * longest, longest_tokens=longest)
     drawn = np.array([law.quantile_tokens((index + 0.5) / 2000) for index in range(2000)])
-    assert drawn.mean() == pytest.approx(share * longest, rel=5e-3)
+    assert drawn.mean() == pytest.approx(share * longest, rel=5e-3)  # responses that are a hundred-thousandth of the longest, too
     assert np.all(np.diff(drawn) >= 0.0)
     assert 0.0 <= drawn[0] <= drawn[-1] <= longest * (1 + 1e-12)
 
@@ -142,6 +142,24 @@ def test_a_pass_fills_its_pipeline_once():
     own = trained(case(), "tp1 pp4 vp2 dp4 mb1 zero1")
     slowest = max(stage.forward_s for stage in own.stages)
     assert passes_s(own.stages, 16, 2) == pytest.approx((16 + 3 / 2) * slowest)
+
+
+def test_while_weights_are_handed_over_the_engine_has_no_keys_and_values():
+    made = case()
+    own = trained(made, "tp2 dp8 mb1 sp zero1")
+    found = episode_estimate(made, own, asked(), replace(ONE, memory_ratio=0.9))
+    assert found.waits
+    phases, held = {phase.name: phase.memory_bytes for phase in found.phases}, own.stages[0].memory
+    assert phases["weights to the engine"] == found.generation.weights_bytes + held.parameters + held.overhead
+    assert phases["weights to the engine"] < 0.9 * made.cluster.device.memory_bytes < phases["generation"]
+
+
+def test_a_phase_that_needs_more_than_the_device_is_named():
+    made = case()
+    own = trained(made, "tp2 dp8 mb1 sp zero1")
+    fits, over = (episode_estimate(made, own, asked(), replace(ONE, memory_ratio=share)).over for share in (0.9, 0.99))
+    assert fits == ()
+    assert [phase.name for phase in over] == ["generation"]
 
 
 def test_what_the_trainer_holds_leaves_the_device_where_it_does_not_fit_beside_the_engine():

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from meshwright.api.packed_files import most_tokens
-from meshwright.errors import fault
+from meshwright.errors import InputError, fault
 
 if TYPE_CHECKING:
     from meshwright.api.fields import Faults, Values
@@ -18,8 +18,8 @@ _OF_SAMPLES = {"global_batch", "sequence", "packs", "max_tokens", "lengths"}
 
 
 def said(values: Values, faults: Faults) -> dict[str, Any]:
-    """Option -> value, for what the files say: the case, the trainer's layout (whose micro-batch is a pack), the step, the engine;
-    and ``SAMPLES``.
+    """Option -> value, for what the files say: the case, the step, the engine; and, unless another layout is asked for, the
+    trainer's, whose micro-batch is a pack, with ``SAMPLES`` or a cap.
 
     Errors:  ``InputError`` for files that start no such step, whose layout is not determined, or without a model or a cluster.
     """
@@ -36,19 +36,23 @@ def said(values: Values, faults: Faults) -> dict[str, Any]:
     if taken.missing:
         raise fault("episode.open", "the files leave open what {missing} would say", path="--files",
                     missing=wanted(taken.missing).replace("--model", "MODEL"))
-    if taken.case is None or taken.reading.layout is None:
-        words = "the files determine no layout: `meshwright check` says why; --layout or --pin would say it"
-        raise fault("episode.layout", words, path="--files")
+    if taken.case is None:
+        raise InputError(taken.impossible)
     told: dict[str, Any] = {
         **{name: value for name, value in taken.case.request.items() if name not in _OF_SAMPLES},
-        "layout": name_of(taken.case.case, replace(taken.reading.layout, microbatch_sequences=1)), "prompts": found.prompts,
+        "prompts": found.prompts,
         "responses": found.responses, "prompt_tokens": found.prompt_tokens,
         "longest_response": found.longest_response, "updates": found.updates, "epochs": found.epochs, "engine_tp": found.engine_tp,
-        "engine_memory": found.engine_memory, "no_old": not found.old, "no_reference": not found.reference,
+        "engine_memory": found.engine_memory, "engine_running": found.engine_running, "no_old": not found.old,
+        "no_reference": not found.reference,
     }
+    if "layout" in values or values["pin"]:
+        return {name: value for name, value in told.items() if value is not None}
+    layout = taken.reading.layout
+    if layout is None:
+        words = "the files determine no layout: `meshwright check` says why; --layout says one, --pin searches for one"
+        raise fault("episode.layout", words, path="--files")
+    told["layout"] = name_of(taken.case.case, replace(layout, microbatch_sequences=1))
     limit = most_tokens(taken.framework, taken.reading)
-    if limit is not None:
-        told["max_tokens"] = limit(taken.reading.layout)
-    else:
-        told[SAMPLES] = taken.reading.layout.microbatch_sequences
+    told |= {SAMPLES: layout.microbatch_sequences} if limit is None else {"max_tokens": limit(layout)}
     return {name: value for name, value in told.items() if value is not None}

@@ -33,8 +33,12 @@ def trains(given: Setup) -> None:
         raise InputError([*others_said, last])
 
 
-def searched_by(given: Setup, *, options: SearchOptions, tick: Callable[[int, int], None] | None, asked: bool) -> PlanResult:
+def searched_by(
+    given: Setup, *, options: SearchOptions, tick: Callable[[int, int], None] | None, asked: bool, alone: bool = False
+) -> PlanResult:
     """Search; where the framework runs no layout, say which others could: as an error, or as a hint where none is legal.
+
+    ``alone``: the plans alone are wanted, without linearity, remarks, and what would close a gap.
 
     Errors:  ``NoAnswerError`` where layouts fit and the framework refuses every one that it was asked about, and where it never
              trains the case: what would bring it in is another framework's to say.
@@ -46,7 +50,9 @@ def searched_by(given: Setup, *, options: SearchOptions, tick: Callable[[int, in
         raise NoAnswerError(_never(given, never))
     position = given.case.model.position
     try:
-        result = search.plan(given.case, given.framework.features, options, progress=tick, runner=given.framework)
+        result = search.plan(
+            given.case, given.framework.features, options, progress=tick, runner=given.framework, bare=alone, advised=not alone
+        )
     except InputError as error:
         lacking = [_haves(given, each) for each in error.messages if each.id == "plan.lacks"]
         if lacking:

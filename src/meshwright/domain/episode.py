@@ -33,16 +33,17 @@ class Responses(Value, frozen=True, kw_only=True):
     @property
     def _slope(self) -> float:
         """The a of the mean, by bisection."""
-        wanted, low, high = self.mean_tokens / self.longest_tokens, -STEEPEST, STEEPEST
+        wanted, low, high = self.mean_tokens / self.longest_tokens, -STEEP, STEEP
+        high = max(high, 2.0 / wanted)
         for _ in range(HALVINGS):
             middle = (low + high) / 2.0
-            mean = 0.5 if abs(middle) < FLAT else 1.0 / middle - 1.0 / math.expm1(middle)
+            mean = 0.5 if abs(middle) < FLAT else 1.0 / middle - 1.0 / math.expm1(min(middle, STEEP))
             low, high = (middle, high) if mean > wanted else (low, middle)
         return (low + high) / 2.0
 
 
-FLAT, STEEPEST, HALVINGS = 1e-6, 700.0, 60
-"""Slopes that are none; the steepest, with a mean of 0.14 % of the longest; bisections."""
+FLAT, STEEP, HALVINGS = 1e-6, 700.0, 80
+"""Slopes that are none; from which on the exponential is all there is (its inverse nothing, or one); bisections."""
 
 
 class Engine(Value, frozen=True, kw_only=True):
@@ -130,6 +131,13 @@ class EpisodeEstimate(Value, frozen=True, kw_only=True):
     phases: tuple[Phase, ...]
     waits: bool
     """Whether what the trainer holds must leave the device while samples are generated."""
+    memory_bytes: float
+    """Of a device."""
+
+    @property
+    def over(self) -> tuple[Phase, ...]:
+        """Phases that need more than the device has."""
+        return tuple(phase for phase in self.phases if phase.memory_bytes > self.memory_bytes)
 
     @property
     def seconds(self) -> float:

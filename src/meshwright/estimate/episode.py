@@ -126,7 +126,7 @@ def passes_s(stages: tuple[Stage, ...], microbatches: int, chunks: int) -> float
 
     Symbols: m micro-batches; P stages of V chunks; F forward of the slowest stage.
     Units:   s.
-    Holds:   stages alike; the same micro-batches as in training.
+    Holds:   stages alike; the same micro-batches as in training; gathers of fully sharded weights hide behind compute.
     Source:  a pipeline that is filled once.
     """
     slowest = max(stage.forward_s for stage in stages)
@@ -139,10 +139,13 @@ def episode_estimate(
     """A whole step, with the engine's fastest tensor parallelism where it may be chosen; None where no engine has room.
 
     What the trainer holds stays on the device where it fits beside the engine; else it goes to the host and back, which is counted.
+    While weights are handed over the engine has its own and no keys and values.
 
     Units:   s, bytes.
-    Holds:   trainer and engine share all devices and take turns; the engine holds nothing while the trainer works.
-    Source:  ``generation``, ``passes_s``, ``handed_s``.
+    Holds:   trainer and engine share all devices and take turns; the engine holds nothing while the trainer works; the reference is
+             on the host unless it scores, and its way is not counted.
+    Source:  ``generation``, ``passes_s``, ``handed_s``; verl checkpoint_engine/base.py (keys and values are released before weights
+             are updated), slime ray/rollout.py (``onload_weights``, then ``onload_kv``).
     """
     able = engines(case, engine, episode) if choose else tuple(each for each in (engine,) if _room(case, each, episode))
     if not able:
@@ -150,12 +153,13 @@ def episode_estimate(
     first, *others = sorted((generation(case, episode, each) for each in able), key=lambda each: each.seconds)
     layout, own = trained.layout, trained.stages[trained.peak_stage].memory
     held = own.parameters + own.gradients + own.optimizer
-    awake = first.engine.memory_ratio * case.cluster.device.memory_bytes + own.overhead
-    waits = held + awake > case.cluster.device.memory_bytes
+    memory_bytes = case.cluster.device.memory_bytes
+    awake = first.engine.memory_ratio * memory_bytes + own.overhead
+    waits = held + awake > memory_bytes
     stays = 0.0 if waits else held
     scored_s = passes_s(trained.stages, episode.updates * layout.num_microbatches, layout.virtual_stages)
     scoring = max(stays, own.parameters) + own.temporary + own.overhead
-    handing = max(stays, own.parameters)
+    handing = first.weights_bytes + max(stays, own.parameters) + own.overhead
     way_s = held / case.cluster.host_link_bytes_per_s if waits else 0.0
     steps = episode.updates * episode.epochs
     phases = (
@@ -163,11 +167,12 @@ def episode_estimate(
         Phase(name="old log-probabilities", seconds=scored_s * episode.old, memory_bytes=scoring),
         Phase(name="reference", seconds=scored_s * episode.reference, memory_bytes=scoring),
         Phase(name="training", seconds=steps * trained.step_s, memory_bytes=trained.memory_reserved_bytes),
-        Phase(name="weights to the engine", seconds=handed_s(case, layout, engine), memory_bytes=awake + handing),
+        Phase(name="weights to the engine", seconds=handed_s(case, layout, engine), memory_bytes=handing),
         Phase(name="off the device and back", seconds=2.0 * way_s, memory_bytes=0.0),
     )
     return EpisodeEstimate(
         episode=episode, generation=first, others=tuple(others), phases=tuple(each for each in phases if each.seconds), waits=waits,
+        memory_bytes=memory_bytes,
     )
 
 

@@ -57,6 +57,7 @@ class EpisodeSaid(Struct, frozen=True, kw_only=True):
     reference: bool
     engine_tp: int | None
     engine_memory: float | None
+    engine_running: int | None = None
 
 
 class Facts(Struct, frozen=True, kw_only=True):

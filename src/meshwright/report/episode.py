@@ -36,6 +36,9 @@ def told_of(answer: EpisodeAnswer) -> Iterator[Told]:
     )
     yield phases_section(found)
     yield Section(title="The engine", blocks=tuple(_engine_lines(found)))
+    for phase in found.over:
+        needed = f": {gib(phase.memory_bytes)} of {gib(found.memory_bytes)}"
+        yield line(Run(f"{phase.name} does not fit", "bad"), needed, above=True)
     if not answer.trained.fits:
         yield line(Run("the trainer's layout does not fit", "bad"), above=True)
     yield line(f"note: {_training(answer.trained)}", kind="note", above=True)

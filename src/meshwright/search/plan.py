@@ -49,12 +49,12 @@ def plan(
     case: Case, features: Features, options: SearchOptions, progress: Progress | None = None,
     acceptable: Callable[[Layout], bool] | None = None,
     said: Callable[[Layout], Overlap] | None = None,
-    runner: Runner | None = None, *, learnt: Learnt | None = None, bare: bool = False,
+    runner: Runner | None = None, *, learnt: Learnt | None = None, bare: bool = False, advised: bool = True,
 ) -> PlanResult:
     """The best layouts of a case.
 
     ``learnt``: what other searches of the case know. ``bare``: linearity and remarks, which ask for searches of their own, are left
-    out.
+    out. ``advised``: where nothing fits, what would close the gap is searched, too.
 
     ``runner`` is the framework, which is asked about finalists: those that it refuses are not listed, unless it refuses all that it
     was asked about (``refused`` of the answer). ``acceptable`` and ``said`` are its two questions as functions. Optimizer states go
@@ -75,12 +75,12 @@ def plan(
         raise InputError(no_legal_layout(case, features, options, parse_pins(options.pins)))
     if not found.plans and (moved := find_moved(case, features, options, asked, progress)) is not None:
         return _told(case, features, *moved, asked, learnt, (Message("plan.offload", OFFLOADED, {}),), bare=bare)
-    return _told(case, features, options, found, asked, learnt, bare=bare)
+    return _told(case, features, options, found, asked, learnt, bare=bare, advised=advised)
 
 
 def _told(
     case: Case, features: Features, options: SearchOptions, found: Found, runner: Runner, learnt: Learnt,
-    ahead: tuple[Message, ...] = (), *, bare: bool = False,
+    ahead: tuple[Message, ...] = (), *, bare: bool = False, advised: bool = True,
 ) -> PlanResult:
     """All that is said about what a search found, its remarks after those ``ahead``."""
     counts = found.counts
@@ -92,7 +92,7 @@ def _told(
         verdict: Verdict = Fits(headroom_bytes=best.memory_capacity_bytes - best.memory_reserved_bytes)
         used = best.layout.world
     else:
-        verdict = Infeasible(unmet=(_unmet(case, features, found, options, runner),))
+        verdict = Infeasible(unmet=(_unmet(case, features, found, options, runner, advised=advised),))
         used = 0
     listed = winners[: options.top]
     notes = () if bare else (*_notes(case, listed, used), *_slower_nodes(case, features, listed, options, runner))
@@ -114,7 +114,7 @@ def _beside(case: Case, estimates: Sequence[Estimate], winners: Sequence[RankedP
     return numbered(estimates, [reasons(case, each, best) for each in estimates], [0] * len(estimates))
 
 
-def _unmet(case: Case, features: Features, found: Found, options: SearchOptions, runner: Runner) -> Unmet:
+def _unmet(case: Case, features: Features, found: Found, options: SearchOptions, runner: Runner, *, advised: bool) -> Unmet:
     """The least demanding layout, what it demands, and what would close the gap."""
     each = least_of(case, found, runner)
     stage = each.stages[each.peak_stage].memory
@@ -125,7 +125,7 @@ def _unmet(case: Case, features: Features, found: Found, options: SearchOptions,
     }
     found_levers = levers(
         case, features, runner, pins=options.pins, risk=options.risk, balance=options.balance, pinnable=options.pinnable
-    )
+    ) if advised else ()
     return Unmet(
         constraint=f"memory of one device; the least demanding layout is {each.label}", demand=each.memory_reserved_bytes,
         bound=case.capacity_bytes, unit="B", terms=terms,

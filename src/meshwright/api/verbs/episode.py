@@ -56,6 +56,8 @@ class EpisodeRequest(ModelOnCluster, frozen=True, kw_only=True):
               help="Devices that share a copy of the model while samples are generated [default: the fastest]."),
         Field(name="engine_memory", parse=numbers.share, metavar="RATIO", panel=_ENGINE, in_file=False,
               help="Share of a device's memory that the engine takes, as gpu_memory_utilization [default: 0.6]."),
+        Field(name="engine_running", parse=numbers.count, metavar="N", panel=_ENGINE, in_file=False,
+              help="The most sequences of a copy at once, as max_num_seqs [default: 256]."),
         Field(name="files", kind="many", metavar="FILE", panel=_FILES, in_file=False,
               help="Files of a framework that start such steps, repeatable: what they say need not be said; flags win."),
         Field(name="from_", metavar="NAME[@VERSION]", panel=_FILES, in_file=False,
@@ -81,6 +83,7 @@ class EpisodeRequest(ModelOnCluster, frozen=True, kw_only=True):
     no_reference: bool = False
     engine_tp: int | str | None = None
     engine_memory: float | str | None = None
+    engine_running: int | str | None = None
     files: Sequence[str | Path] = ()
     from_: str | None = None
     """The framework that the files are for."""
@@ -102,8 +105,8 @@ class EpisodeAnswer(Answer, frozen=True, kw_only=True):
 
     @property
     def ok(self) -> bool:
-        """Whether the engine has room and the trainer's layout fits."""
-        return self.estimate is not None and self.trained.fits and not self.limits
+        """Whether the engine has room, every phase has memory, and the trainer's layout fits and is run."""
+        return self.estimate is not None and not self.estimate.over and self.trained.fits and not self.limits
 
     def to_json(self) -> dict[str, Any]:
         """The document of ``episode --json``."""
@@ -141,7 +144,10 @@ def _asked(values: Values, faults: Faults) -> tuple[Episode | None, Engine]:
     from meshwright.domain.episode import Episode, Responses
 
     own = engine()
-    own = replace(own, tensor_parallel=values.get("engine_tp", 1), memory_ratio=values.get("engine_memory", own.memory_ratio))
+    own = replace(
+        own, tensor_parallel=values.get("engine_tp", 1), memory_ratio=values.get("engine_memory", own.memory_ratio),
+        running=values.get("engine_running", own.running),
+    )
     needed = ("prompts", "prompt_tokens", "response_tokens")
     missing = [f"--{name.replace('_', '-')}" for name in needed if name not in values and name not in faults.failed]
     if missing:
@@ -245,7 +251,8 @@ def _trained(
     pins = consistent(values["pin"], faults)
     faults.check()
     options = SearchOptions(top=1, pins=pins)
-    searched = partial(searched_by, options=options, tick=ticking(progress, "layouts"), asked="framework" in values)
+    tick = ticking(progress, "layouts")
+    searched = partial(searched_by, options=options, tick=tick, asked="framework" in values, alone=True)
     several = any_packs(given, {**values, "global_batch": given.request["global_batch"]})
     given, result, _ = best_packs(given, searched) if several else (given, searched(given), ())
     if not result.plans:

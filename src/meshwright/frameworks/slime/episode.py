@@ -30,4 +30,5 @@ def episode(reading: Reading) -> EpisodeSaid | None:
         old=reading.source.value(OWN, False) is not True,
         reference=any(number(reading, key) for key in PENALTIES),
         engine_tp=whole(reading, "--rollout-num-gpus-per-engine", 1), engine_memory=share(reading, "--sglang-mem-fraction-static"),
+        engine_running=whole(reading, "--sglang-max-running-requests"),
     )

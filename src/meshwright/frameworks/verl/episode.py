@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 BYPASS = "algorithm.rollout_correction.bypass_mode"
 REFERENCE = (f"{ACTOR}.use_kl_loss", "algorithm.use_kl_in_reward")
-ENGINE_TP, ENGINE_SHARE, EPOCHS = 2, 0.5, 1
+ENGINE_TP, ENGINE_SHARE, ENGINE_RUNNING, EPOCHS = 2, 0.5, 256, 1
 """What verl's YAML has where files are silent."""
 
 
@@ -38,5 +38,6 @@ def episode(reading: Reading) -> EpisodeSaid | None:
         old=reading.source.value(BYPASS, False) is not True,
         reference=any(reading.source.value(key, False) is True for key in REFERENCE),
         engine_tp=whole(reading, f"{ROLLOUT}.tensor_model_parallel_size", ENGINE_TP),
+        engine_running=whole(reading, f"{ROLLOUT}.max_num_seqs", ENGINE_RUNNING),
         engine_memory=share(reading, f"{ROLLOUT}.gpu_memory_utilization", ENGINE_SHARE),
     )
