@@ -60,7 +60,7 @@ class FakeSearch:
     asked: Any = None
 
     def plan(
-        self, case: Any, features: Any, options: Any, progress: Any = None, runner: Any = None
+        self, case: Any, features: Any, options: Any, progress: Any = None, runner: Any = None, **_: Any
     ) -> PlanResult:
         from meshwright.estimate import estimate
         from meshwright.estimate.overlap import overlap_for
