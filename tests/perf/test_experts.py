@@ -19,6 +19,9 @@ from meshwright.estimate.evaluate import evaluate
 from meshwright.perf.adapters import adapted_widths, adapter_s
 from meshwright.perf.expert_exchange import imbalance_ratio
 from meshwright.perf.layer import kernels
+from meshwright.perf.operators import work_shape
+from meshwright.perf.schedules.interleaved import order_interleaved
+from meshwright.perf.widths import row_elements, row_exists
 
 LAYOUT = Layout(expert_parallel=8, data_parallel=8, optimizer_shards=8, num_microbatches=8)
 
@@ -35,13 +38,23 @@ def layer(made, layout=LAYOUT):
     return evaluate(made, layout).costs.kinds[-1].time
 
 
-def test_the_host_waits_in_every_mixture_layer_without_graphs():
-    waiting = case()
-    constants = replace(waiting.calibration.constants, expert_host_s=0.0)
-    waiting = replace(waiting, calibration=replace(waiting.calibration, constants=constants))
+def with_constants(made, **constants):
+    constants = replace(made.calibration.constants, **constants)
+    return replace(made, calibration=replace(made.calibration, constants=constants))
+
+
+@examples(30)
+@given(st.floats(0.0, 4e-3))
+def test_the_host_reads_its_counts_beside_the_dispatch_where_no_graph_and_no_other_pass_is(sync):
+    waiting = with_constants(case(), expert_host_s=0.0, launch_s=0.0, expert_sync_s=sync)
     graphed = replace(waiting, implementation=replace(waiting.implementation, cuda_graphs=True))
-    lost = float(layer(waiting).forward.host - layer(graphed).forward.host)
-    assert lost == pytest.approx(waiting.calibration.constants.expert_sync_s, rel=0.01)
+    dispatch = float(layer(waiting).forward.expert) / 2.0
+
+    def lost(layout):
+        return float(layer(waiting, layout).forward.host - layer(graphed, layout).forward.host)
+
+    assert lost(LAYOUT) == pytest.approx(max(0.0, sync - dispatch), rel=0.01, abs=1e-9)
+    assert lost(replace(LAYOUT, overlap=Overlap(expert=True))) == pytest.approx(sync, rel=0.01, abs=1e-9)
     assert float(layer(case("qwen3-8b"), replace(LAYOUT, expert_parallel=1)).forward.host) == 0.0
 
 
@@ -120,6 +133,84 @@ def test_the_exchange_hides_behind_both_passes_of_a_layer():
     ratio = made.calibration.constants.overlap_ratio
     assert hidden == pytest.approx(ratio * float(bare.forward.expert))
     assert float(woven.forward.compute) > float(bare.forward.compute), "hidden exchange slows what hides it"
+
+
+@examples(30)
+@given(st.sampled_from((1, 2, 8)), st.sampled_from((1, 2, 4, 8)), st.booleans())
+def test_tokens_are_permuted_before_they_are_gathered_and_sorted_where_a_rank_has_several_experts(ep, etp, sequence):
+    made = case()
+    shape = work_shape(
+        microbatch_sequences=1, sequence_tokens=4096, tensor_parallel=8, sequence_parallel=sequence, expert_parallel=ep,
+        expert_tensor_parallel=etp,
+    )
+    kind = made.model.kinds[-1]
+    rows = {row.name: row for row in made.implementation.passes if row.part == "experts"}
+
+    def elements(name):
+        row = rows[name]
+        return float(row_elements(row.width, row.part, row.shard, kind, made.model.hidden, 4096, shape))
+
+    copies = 4096 / (8 if sequence else 1) * kind.experts.experts_per_token * made.model.hidden
+    assert elements("permute") == elements("unpermute") == copies
+    assert elements("sort by local expert") == copies * (min(etp, 8) if sequence else 1)
+    for experts, sorts in ((ep, False), (2 * ep, True)):
+        few = structs.replace(kind, feed_forward=structs.replace(kind.experts, num_experts=experts))
+        assert bool(row_exists(rows["sort by local expert"].only, few, shape)) == sorts
+
+
+@examples(40)
+@given(st.integers(0, 1), st.data())
+def test_at_the_ends_of_a_step_passes_stand_beside_no_other(pipeline, data):
+    """Every chunk of warm-up and cool-down takes its time alone, every other that of two woven passes, event by event."""
+    stages, chunks = (data.draw(st.sampled_from((2, 4))), data.draw(st.integers(2, 4))) if pipeline else (1, 1)
+    count = stages * data.draw(st.integers(1, 4)) if pipeline else data.draw(st.integers(1, 12))
+    made = with_constants(case(), contention_slowdown=0.0, expert_sync_s=0.0, launch_s=0.0)
+    layout = replace(
+        LAYOUT, pipeline_parallel=stages, virtual_stages=chunks, num_microbatches=count, overlap=Overlap(expert=True),
+    )
+    made = replace(made, model=structs.replace(made.model, pattern=made.model.pattern[: stages * chunks]))
+    time, stage = evaluate(made, layout).time, evaluate(made, layout).stages
+    apart = evaluate(made, replace(layout, overlap=Overlap())).stages
+    row = int(time.pipeline.busiest)
+    woven = float(stage.forward_s[row]), float(stage.backward_s[row])
+    alone = float(apart.forward_s[row]), float(apart.backward_s[row])
+    assert sum(alone) > sum(woven)
+    more = step_of(stages, count, chunks, woven, alone) - step_of(stages, count, chunks, woven, woven)
+    assert float(time.pipeline.unwoven_s) == pytest.approx(more, rel=1e-6)
+
+
+def step_of(stages, count, chunks, woven, alone):
+    """An interleaved pipeline of equal stages whose warm-up and cool-down chunks take their times alone."""
+    order = order_interleaved(stages, count, num_chunks=chunks)
+    free, ended, waiting = [0.0] * stages, {}, {stage: list(order.stage(stage)) for stage in range(stages)}
+    warm = [min(2 * (stages - stage - 1) + (chunks - 1) * stages + 1, count * chunks) for stage in range(stages)]
+    ran = [[0, 0] for _ in range(stages)]
+    while any(waiting.values()):
+        for stage, operations in waiting.items():
+            while operations:
+                back, batch, chunk = operations[0]
+                before = (back, batch, chunk, stage + (1 if back else -1))
+                if not 0 <= before[3] < stages:
+                    before = (back, batch, chunk + (1 if back else -1), 0 if back else stages - 1)
+                if not 0 <= before[2] < chunks:
+                    before = (0, batch, chunk, stage) if back else None
+                if before is not None and before not in ended:
+                    break
+                bare = ran[stage][1] >= count * chunks - warm[stage] if back else ran[stage][0] < warm[stage]
+                ran[stage][back] += 1
+                taken = (alone if bare else woven)[back] / chunks
+                free[stage] = ended[back, batch, chunk, stage] = max(free[stage], ended.get(before, 0.0)) + taken
+                operations.pop(0)
+    return max(free)
+
+
+@examples(20)
+@given(st.sampled_from(("qwen3-30b-a3b", "deepseek-v2-lite")), st.integers(1, 4))
+def test_one_micro_batch_is_woven_into_nothing(model, size):
+    made = case(model)
+    layout = replace(LAYOUT, num_microbatches=1, microbatch_sequences=size)
+    bare, woven = (evaluate(made, replace(layout, overlap=Overlap(expert=each))).time.pipeline.through_s for each in (False, True))
+    assert float(woven) == pytest.approx(float(bare))
 
 
 ORDER = {

@@ -94,7 +94,7 @@ class Constants(Value, frozen=True, kw_only=True):
     straggler_slope: Constant
     """Step-time growth: 1 + slope * sqrt(2 ln nodes)."""
     expert_sync_s: Constant
-    """Device time lost in a mixture layer while the host waits for the token counts and refills the launch queue."""
+    """From the host's reading of token counts in a mixture layer until its launch queue is full again, beside the dispatch."""
     step_host_s: Constant
     """Host work once per step: data, logging, synchronisation."""
     microbatch_host_s: Constant

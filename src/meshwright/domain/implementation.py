@@ -34,12 +34,13 @@ the other ranks. Context parallelism divides the tokens."""
 
 Condition = Literal[
     "", "context", "sequence", "expert", "query_key_norm", "gated", "alone", "streams", "output_gate", "indexer", "selected",
-    "convolution", "keyed", "delta", "latent_experts", "latent", "direct",
+    "convolution", "keyed", "delta", "latent_experts", "latent", "direct", "several_experts",
 ]
 """When a tensor or a pass exists: always; under context, sequence or expert parallelism; where queries and keys are normalised; in
 gated blocks; of a mixer without attention beside it; with several residual streams; where attention's output has a gate, where
 it has an indexer, where tokens are selected; where a mixer convolves, where it has queries and keys of its own, where it
-follows a delta rule; where experts work in a latent space; where attention projects into latents first, and where it does not."""
+follows a delta rule; where experts work in a latent space; where attention projects into latents first, and where it does not; on
+ranks with more than one expert."""
 
 PassKind = Literal[
     "", "norm", "rotary", "gate", "residual", "copy", "cast", "loss", "loss_parallel", "embedding", "adam", "router", "permute",

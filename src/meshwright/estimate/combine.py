@@ -61,12 +61,14 @@ class PipelineTime(Struct, frozen=True, kw_only=True):
     """All its micro-batches, with the communication inside."""
     pipeline_exposed_s: Array
     bubble_s: Array
+    unwoven_s: Array
+    """What passes take more at the ends of the step, where exchanges of experts are woven into no other."""
     host_s: Array
 
     @property
     def through_s(self) -> Array:
         """The step but for data parallelism, optimizer, stragglers and stalls: what it takes at least."""
-        return self.work_s + self.bubble_s + self.pipeline_exposed_s + self.host_s
+        return self.work_s + self.bubble_s + self.unwoven_s + self.pipeline_exposed_s + self.host_s
 
 
 class StepTime(Struct, frozen=True, kw_only=True):
@@ -205,14 +207,31 @@ def _tied_s(case: Case, degrees: Degrees) -> Array:
     return np.where(degrees.pipeline_parallel > 1.0, between, 0.0)
 
 
+def unwoven_microbatches(degrees: Degrees) -> Array:
+    """Micro-batches whose passes are woven into no other, where exchanges of experts weave those of two.
+
+        n = min(P, m)
+
+    The last of P stages begins after P - 1 chunks, fills with (V - 1) P + 1 of its own and drains alike: P V chunks of V.
+
+    Symbols: P stages; V chunks; m micro-batches.
+    Shapes:  the columns of ``degrees``.
+    Units:   micro-batches.
+    Holds:   equal stages, micro-batches in groups of P.
+    Source:  Megatron-Core combined_1f1b.py and schedules.py: warm-up and cool-down run one pass alone; checked against events.
+    """
+    return np.minimum(degrees.pipeline_parallel, degrees.num_microbatches)
+
+
 def pipeline_time(
     case: Case, settings: Settings, composition: Composition, stages: StageCosts, degrees: Degrees, *, hop_s: Array
 ) -> PipelineTime:
     """All micro-batches through the pipeline.
 
-        m W + bubble + hops + host
+        m W + n u + bubble + hops + host
 
-    Symbols: W forward + backward of the busiest row; m micro-batches; bubble and hops from the schedule's closed form.
+    Symbols: W forward + backward of the busiest row; m micro-batches; u what both passes take more where they are woven into no
+             other, n ``unwoven_microbatches``; bubble and hops from the schedule's closed form.
     Shapes:  rows first where there are rows; everything else broadcasts.
     Units:   s.
     Holds:   as the schedule's closed form does; the event simulation knows better for unequal stages.
@@ -248,6 +267,7 @@ def pipeline_time(
         busiest=busiest, forward_window_s=of_busiest(stages.forward_window_s) * widen,
         backward_window_s=of_busiest(stages.backward_window_s) * widen, layers=of_busiest(composition.layers), work_s=m * slot,
         pipeline_exposed_s=np.where(several, hops * hop_s, 0.0), bubble_s=np.asarray(bubble),
+        unwoven_s=unwoven_microbatches(degrees) * of_busiest(stages.unwoven_s),
         host_s=constants.step_host_s + np.where(several, m * chunks * constants.microbatch_host_s, 0.0),
     )
 
@@ -287,7 +307,7 @@ def step_time(
             state.units, counts, **windows, case=case, gradient_overlap=gradient_overlap, parameter_overlap=parameter_overlap
         )
     data = data + state.tied_s
-    before = pipeline.work_s + pipeline.bubble_s + pipeline.pipeline_exposed_s + data + state.optimizer_s + pipeline.host_s
+    before = pipeline.through_s + data + state.optimizer_s
     straggler = state.straggler_ratio * before
     stall = chance = array(0.0)
     if implementation.message_handshake or implementation.allocator_retries:

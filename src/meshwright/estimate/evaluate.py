@@ -8,7 +8,7 @@ import numpy as np
 from msgspec import Struct
 
 from meshwright.domain.kernels import with_kernels
-from meshwright.estimate.combine import StateCosts, StepTime, pipeline_time, state_costs, step_time
+from meshwright.estimate.combine import StateCosts, StepTime, pipeline_time, state_costs, step_time, unwoven_microbatches
 from meshwright.estimate.costs import Settings, WorkCosts, work_costs
 from meshwright.estimate.degrees import Degrees, degrees_of
 from meshwright.estimate.memory import (
@@ -59,9 +59,10 @@ class Evaluation(Struct, frozen=True, kw_only=True):
         Units:   s.
         Holds:   one layout.
         """
-        ahead, behind = stage_seconds(self.costs, self.composition)
-        both = ahead.plus(behind)
-        return seconds(**{name: self.of_busiest(getattr(both, name)) for name in both.__struct_fields__})
+        ahead, behind, unwoven = stage_seconds(self.costs, self.composition)
+        share = float(unwoven_microbatches(self.degrees) / self.degrees.num_microbatches)
+        whole = ahead.plus(behind).plus(unwoven.times(share))
+        return seconds(**{name: self.of_busiest(getattr(whole, name)) for name in whole.__struct_fields__})
 
 
 def settings_of(layout: Layout) -> Settings:

@@ -37,6 +37,7 @@ class KindInputs(Struct, frozen=True, kw_only=True):
     forward_s: Array
     backward_s: Array
     weight_s: Array
+    unwoven_s: Array
     forward_window_s: Array
     backward_window_s: Array
     again_s: tuple[Array, ...]
@@ -72,8 +73,8 @@ def stage_inputs(costs: WorkCosts) -> StageInputs:
     kinds = tuple(
         KindInputs(
             forward_s=kind.time.forward.total, backward_s=kind.time.backward.total, weight_s=kind.time.weight_gradient_s,
-            forward_window_s=kind.time.forward_window_s, backward_window_s=kind.time.backward_window_s,
-            again_s=tuple(again.total for again in kind.recompute),
+            unwoven_s=kind.time.unwoven.total, forward_window_s=kind.time.forward_window_s,
+            backward_window_s=kind.time.backward_window_s, again_s=tuple(again.total for again in kind.recompute),
             saved_bytes=kind.saved_bytes, transient_bytes=kind.transient_bytes,
         )
         for kind in costs.kinds
@@ -140,6 +141,8 @@ class StageCosts(Struct, frozen=True, kw_only=True):
     backward_s: Array
     weight_s: Array
     """Part of the backward that may wait (zero bubble)."""
+    unwoven_s: Array
+    """What both passes take more where exchanges of experts are woven into no other."""
     forward_window_s: Array
     """Windows of the layers alone, beside which data-parallel communication runs."""
     backward_window_s: Array
@@ -204,6 +207,7 @@ def stage_costs(inputs: StageInputs, composition: Composition) -> StageCosts:
         forward_s=forward + embedding * inputs.embedding_forward_s + head * inputs.head_forward_s,
         backward_s=backward + embedding * inputs.embedding_backward_s + head * inputs.head_backward_s,
         weight_s=_weighted(composition, kinds, lambda kind, _: kind.weight_s) + head * inputs.head_weight_s,
+        unwoven_s=_weighted(composition, kinds, lambda kind, _: kind.unwoven_s),
         forward_window_s=_weighted(composition, kinds, lambda kind, _: kind.forward_window_s),
         backward_window_s=_weighted(composition, kinds, lambda kind, _: kind.backward_window_s),
         saved_bytes=_weighted(composition, kinds, lambda kind, t: kind.saved_bytes[t]),
@@ -213,22 +217,22 @@ def stage_costs(inputs: StageInputs, composition: Composition) -> StageCosts:
     )
 
 
-def stage_seconds(costs: WorkCosts, composition: Composition) -> tuple[Seconds, Seconds]:
-    """Forward and backward of each row, cause by cause (the same sums as ``stage_costs``)."""
+def stage_seconds(costs: WorkCosts, composition: Composition) -> tuple[Seconds, Seconds, Seconds]:
+    """Forward and backward of each row, and what both take more woven into no other, by cause (the sums of ``stage_costs``)."""
 
-    def total(pick: Callable[[Seconds], Array]) -> tuple[Array, Array]:
+    def total(pick: Callable[[Seconds], Array]) -> tuple[Array, Array, Array]:
         ahead = _weighted(composition, costs.kinds, lambda kind, _: pick(kind.time.forward))
         behind = _weighted(composition, costs.kinds, lambda kind, t: pick(kind.time.backward) + pick(kind.recompute[t]))
         ahead = ahead + composition.embedding * pick(costs.embedding.forward) + composition.head * pick(costs.head.forward)
         behind = behind + composition.embedding * pick(costs.embedding.backward) + composition.head * pick(costs.head.backward)
-        return ahead, behind
+        return ahead, behind, _weighted(composition, costs.kinds, lambda kind, _: pick(kind.time.unwoven))
 
     compute, tensor = total(lambda s: s.compute), total(lambda s: s.tensor)
     context, expert, host = total(lambda s: s.context), total(lambda s: s.expert), total(lambda s: s.host)
-    ahead, behind = (
-        seconds(compute=compute[i], tensor=tensor[i], context=context[i], expert=expert[i], host=host[i]) for i in (0, 1)
+    ahead, behind, unwoven = (
+        seconds(compute=compute[i], tensor=tensor[i], context=context[i], expert=expert[i], host=host[i]) for i in range(3)
     )
-    return ahead, behind
+    return ahead, behind, unwoven
 
 
 def stage_parameters(case: Case, composition: Composition, degrees: Degrees) -> StageParameters:

@@ -106,7 +106,7 @@ def expert_s(kind: LayerKind, case: Case, shape: WorkShape, groups: Groups, wove
              hides more of them, which ``perf.layer.layer_time`` counts: they make the device less idle.
     Shapes:  the columns of ``shape``.
     Units:   s.
-    Holds:   dropless routing; micro-batches enough to pair (first forward and last backward of a step stay bare).
+    Holds:   dropless routing, passes that stand beside another (``LayerTime.unwoven_s`` is what those at the ends of a step miss).
     Source:  Megatron-Core token dispatchers and overlap_moe_expert_parallel_comm (model_chunk_schedule_plan.py,
              TransformerLayerSchedulePlan.run: combine_bwd beside attn_fwd, dispatch_fwd and dispatch_bwd beside mlp_bwd and
              mlp_fwd, combine_fwd beside attn_bwd); DeepSeek-V3 report section 3.2.

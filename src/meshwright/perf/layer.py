@@ -45,6 +45,8 @@ class LayerTime(Struct, frozen=True, kw_only=True):
     """Gathering in backward what sequence parallelism cut, where only the module ``comm`` does."""
     exchange_s: Array
     """The exchange in front of attention, where the recomputation of its core runs it again."""
+    unwoven: Seconds
+    """What both passes take more where they stand beside no other: nothing but where exchanges of experts are woven."""
     again: Seconds
     """The forward as a full recomputation runs it: woven into no other pass, without what is left out."""
     pieces: Pieces
@@ -111,15 +113,19 @@ def layer_time(
         window = compute + wait for the host;   compute alone where every launch is waited for, or the device is the host
         wait = floor(busy) of each pass;   floor(forward + backward) / 2 of each where exchanges of experts weave the two
         weight gradient = backward - input gradients - their own wait
+        refill = max(0, sync - dispatch);   sync where the dispatch stands beside another pass
+        busy   = what the device computes and waits for, less the part of a dispatch beside which the host refills its queue
 
-    Symbols: busy what the device computes and waits for messages; floor ``launch_floor_s``; ``masking`` what a mask adds to the
-             attention core of both passes (``perf.masked``).
+    Symbols: sync ``expert_sync_s``, from the host's reading of the numbers of tokens until its queue is full again: it reads them
+             right before the exchange, which runs beside its next launches; floor ``launch_floor_s``; ``masking`` what a mask adds
+             to the attention core of both passes (``perf.masked``).
     Shapes:  the columns of ``shape``.
     Units:   s.
     Holds:   an idle device hides what travels as a busy one does, so neither slower operators nor a slower host make a step
              shorter. Exchanges of experts hide behind compute; what is left of them fills the wait for the host. Input gradients
              wait for their own launches alone: longer weight gradients make no pass of theirs, on which other stages wait, shorter.
-    Source:  ``layer_pieces``, ``perf.exchange`` and ``perf.expert_exchange``; collectives run on streams of their own (CUDA C++
+    Source:  Megatron-Core token_dispatcher.py, MoEAlltoAllTokenDispatcher (cuda_sync_point before_ep_alltoall);
+             ``layer_pieces``, ``perf.exchange`` and ``perf.expert_exchange``; collectives run on streams of their own (CUDA C++
              Programming Guide, streams).
     """
     pieces, constants = layer_pieces(kind, case, shape, masking), case.calibration.constants
@@ -150,18 +156,20 @@ def layer_time(
         )
 
     expert = expert_s(kind, case, shape, groups, _woven(pieces, ahead, behind), overlap=overlap)
-    again = seconds(compute=ahead, tensor=tensor.forward, context=context.forward, expert=expert.again)
+    hidden = np.minimum(sync, expert.again / 2.0)
+    alone = seconds(compute=ahead, tensor=tensor.forward, context=context.forward, expert=expert.again)
+    alone_behind = seconds(compute=behind, tensor=tensor.backward, context=context.backward, expert=expert.again)
     ahead, behind = ahead + expert.slowdown_forward, behind + expert.slowdown_backward
-    forward = structs.replace(again, compute=ahead, expert=expert.forward)
-    again = again.plus(left_out(kind, case, shape, tensor).times(-1.0))
-    backward = seconds(compute=behind, tensor=tensor.backward, context=context.backward, expert=expert.backward)
-    wait_forward = waits_s(forward.total, kernels_forward, ahead_host)
-    wait_backward = waits_s(backward.total, kernels_backward, behind_host)
-    wait_again = waits_s(again.total, kernels_forward, ahead_host)
+    forward = structs.replace(alone, compute=ahead, expert=expert.forward)
+    backward = structs.replace(alone_behind, compute=behind, expert=expert.backward)
+    again = alone.plus(left_out(kind, case, shape, tensor).times(-1.0))
+    wait_alone, wait_again = (waits_s(each.total - hidden, kernels_forward, ahead_host) for each in (alone, again))
+    wait_forward, wait_backward = wait_alone, waits_s(backward.total, kernels_backward, behind_host)
     weight = pieces.products_weight
     launches = np.where(weight > 0.0, weight_kernels(products_of(kind, case, shape), kind, case, shape), 0.0)
     kernels_input = np.maximum(0.0, kernels_backward - launches)
     wait_input = waits_s(backward.total - weight, kernels_input, behind_host)
+    refill, unwoven = sync - hidden, seconds()
     if overlap.expert and kind.experts is not None:
         both = waits_s(forward.total + backward.total, kernels_forward + kernels_backward, ahead_host + behind_host)
         input_both = waits_s(forward.total + backward.total - weight, kernels_forward + kernels_input, ahead_host + behind_host)
@@ -169,13 +177,18 @@ def layer_time(
         wait_forward = np.where(several, half, wait_forward)
         wait_backward = np.where(several, both - half, wait_backward)
         wait_input = np.where(several, input_both - half, wait_input)
+        both_alone = sync - hidden + wait_alone + waits_s(alone_behind.total, kernels_backward, behind_host)
+        refill = np.where(several, sync, refill)
+        more = structs.replace(alone.plus(alone_behind), host=both_alone - refill - wait_forward - wait_backward)
+        unwoven = more.plus(forward.plus(backward).times(-1.0)).times(np.where(several, 1.0, 0.0))
     idles = not implementation.blocking_launches and not case.cluster.device.synchronous
     return LayerTime(
-        forward=structs.replace(forward, host=sync + wait_forward),
+        forward=structs.replace(forward, host=refill + wait_forward),
         backward=structs.replace(backward, host=wait_backward),
-        again=structs.replace(again, host=sync + wait_again),
+        unwoven=unwoven,
+        again=structs.replace(again, host=sync - hidden + wait_again),
         weight_gradient_s=weight + wait_backward - wait_input,
-        forward_window_s=ahead + sync + wait_forward if idles else ahead,
+        forward_window_s=ahead + refill + wait_forward if idles else ahead,
         backward_window_s=behind + wait_backward if idles else behind,
         regather_s=tensor.again,
         exchange_s=context.again,

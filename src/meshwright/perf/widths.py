@@ -169,9 +169,10 @@ def row_elements(
 ) -> Array:
     """Elements of a row on one rank for one micro-batch.
 
-        experts: R w / T_e;   gathered: T w (1 - 1/t_sp);   else: T w / {t, t_sp, 1}
+        experts: R w / {T_e, min(T_e, t_sp), 1};   gathered: T w (1 - 1/t_sp);   else: T w / {t, t_sp, 1}
 
-    Symbols: T tokens of the rank; R its routed copies; w the width; t, t_sp, T_e TP, sequence shards, expert TP.
+    Symbols: T tokens of the rank; R its routed copies, of which each rank of expert TP has min(T_e, t_sp) times less before they
+             are gathered; w the width; t, t_sp, T_e TP, sequence shards, expert TP.
     Shapes:  the columns of ``shape``.
     Units:   elements.
     Source:  definition of the rows in ``domain.implementation``.
@@ -181,7 +182,9 @@ def row_elements(
     if part in ("experts", "expert_bias"):
         assert experts is not None, "rows of experts exist in mixture layers only"
         tokens = routed_tokens(experts, shape)
-        return tokens * elements / (shape.expert_tensor_parallel if shard == "tensor" else 1.0)
+        gathered = np.minimum(shape.expert_tensor_parallel, shape.sequence_shards)
+        parts = {"tensor": shape.expert_tensor_parallel, "sequence": gathered}
+        return np.asarray(tokens * elements / parts.get(shard, array(1.0)))
     if shard == "gathered":
         return shape.tokens * elements * (1.0 - 1.0 / shape.sequence_shards)
     divisor = {"tensor": shape.tensor_parallel, "sequence": shape.sequence_shards, "none": array(1.0)}[shard]
@@ -213,6 +216,8 @@ def row_exists(only: Condition, kind: LayerKind, shape: WorkShape) -> NDArray[np
             return np.asarray(shape.sequence_shards > 1.0)
         case "expert":
             return np.asarray(shape.expert_parallel > 1.0)
+        case "several_experts":
+            return np.asarray(kind.experts is not None and kind.experts.num_experts > shape.expert_parallel)
         case "query_key_norm":
             return kind.attention is not None and kind.attention.query_key_norm != "none"
         case "alone":
