@@ -104,6 +104,21 @@ def weight_kernels(products: Sequence[Product], kind: LayerKind, case: Case, sha
     return count + local * sum(each.grouped for each in products)
 
 
+def _host(kind: LayerKind, case: Case, groups: Groups) -> tuple[Array, Array, Array]:
+    """Reading of token counts, and what the host does beside launching kernels forward and backward; seconds."""
+    constants, implementation = case.calibration.constants, case.implementation
+    waits = kind.experts is not None and implementation.expert_host_sync and not implementation.cuda_graphs
+    sync = array(constants.expert_sync_s) if waits else array(0.0)
+    eager = waits and case.launch.graphs != "partial" and not case.cluster.device.synchronous
+    routing = array(constants.expert_host_s) if eager else array(0.0)
+    each = collective_host_s(case, groups)
+    ahead = routing + implementation.collectives_forward * each
+    behind = routing + implementation.collectives_backward * each
+    if implementation.units is not None:
+        ahead, behind = ahead + unit_host_s(case), behind + unit_host_s(case)
+    return sync, ahead, behind
+
+
 def layer_time(
     kind: LayerKind, case: Case, shape: WorkShape, groups: Groups, *, overlap: Overlap, context_kind: ContextKind,
     masking: tuple[Array, Array] | None = None,
@@ -139,15 +154,7 @@ def layer_time(
     ahead = ahead + kernels_forward * constants.kernel_gap_s + tensor.slowdown_forward
     behind = behind + kernels_backward * constants.kernel_gap_s + tensor.slowdown_backward
     pace = array(constants.plain_host_ratio if case.launch.plain_host else 1.0)
-    waits = kind.experts is not None and implementation.expert_host_sync and not implementation.cuda_graphs
-    sync = array(constants.expert_sync_s) if waits else array(0.0)
-    eager = waits and case.launch.graphs != "partial" and not case.cluster.device.synchronous
-    routing = array(constants.expert_host_s) if eager else array(0.0)
-    each = collective_host_s(case, groups)
-    ahead_host = routing + implementation.collectives_forward * each
-    behind_host = routing + implementation.collectives_backward * each
-    if implementation.units is not None:
-        ahead_host, behind_host = ahead_host + unit_host_s(case), behind_host + unit_host_s(case)
+    sync, ahead_host, behind_host = _host(kind, case, groups)
 
     def waits_s(device_s: Array, count: Array, collectives_s: Array) -> Array:
         return launch_floor_s(
