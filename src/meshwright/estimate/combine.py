@@ -11,6 +11,7 @@ from meshwright.domain.mesh import group
 from meshwright.perf.arrays import Array, array, spread
 from meshwright.perf.collectives import all_reduce_s
 from meshwright.perf.data_parallel import Synchronisation, exposed_s, synchronisation
+from meshwright.perf.expert_exchange import unwoven_microbatches
 from meshwright.perf.schedules import SCHEDULES
 from meshwright.perf.sharded_units import UnitTimes, unit_counts, unit_times, units_exposed_s
 from meshwright.perf.stalls import Load, chance_stall_s, memory_pressure, message_stall_s
@@ -207,22 +208,6 @@ def _tied_s(case: Case, degrees: Degrees) -> Array:
     return np.where(degrees.pipeline_parallel > 1.0, between, 0.0)
 
 
-def unwoven_microbatches(degrees: Degrees) -> Array:
-    """Micro-batches whose passes are woven into no other, where exchanges of experts weave those of two.
-
-        n = min(P, m)
-
-    The last of P stages begins after P - 1 chunks, fills with (V - 1) P + 1 of its own and drains alike: P V chunks of V.
-
-    Symbols: P stages; V chunks; m micro-batches.
-    Shapes:  the columns of ``degrees``.
-    Units:   micro-batches.
-    Holds:   equal stages, micro-batches in groups of P.
-    Source:  Megatron-Core combined_1f1b.py and schedules.py: warm-up and cool-down run one pass alone; checked against events.
-    """
-    return np.minimum(degrees.pipeline_parallel, degrees.num_microbatches)
-
-
 def pipeline_time(
     case: Case, settings: Settings, composition: Composition, stages: StageCosts, degrees: Degrees, *, hop_s: Array
 ) -> PipelineTime:
@@ -267,7 +252,7 @@ def pipeline_time(
         busiest=busiest, forward_window_s=of_busiest(stages.forward_window_s) * widen,
         backward_window_s=of_busiest(stages.backward_window_s) * widen, layers=of_busiest(composition.layers), work_s=m * slot,
         pipeline_exposed_s=np.where(several, hops * hop_s, 0.0), bubble_s=np.asarray(bubble),
-        unwoven_s=unwoven_microbatches(degrees) * of_busiest(stages.unwoven_s),
+        unwoven_s=unwoven_microbatches(pipeline_parallel, m) * of_busiest(stages.unwoven_s),
         host_s=constants.step_host_s + np.where(several, m * chunks * constants.microbatch_host_s, 0.0),
     )
 

@@ -8,7 +8,7 @@ import numpy as np
 from msgspec import Struct
 
 from meshwright.domain.kernels import with_kernels
-from meshwright.estimate.combine import StateCosts, StepTime, pipeline_time, state_costs, step_time, unwoven_microbatches
+from meshwright.estimate.combine import StateCosts, StepTime, pipeline_time, state_costs, step_time
 from meshwright.estimate.costs import Settings, WorkCosts, work_costs
 from meshwright.estimate.degrees import Degrees, degrees_of
 from meshwright.estimate.memory import (
@@ -24,6 +24,7 @@ from meshwright.estimate.memory import (
 from meshwright.estimate.split import Composition, compose, default_split, treatments_of
 from meshwright.estimate.stages import StageCosts, StageParameters, stage_costs, stage_inputs, stage_parameters, stage_seconds
 from meshwright.perf.arrays import Array, spread
+from meshwright.perf.expert_exchange import unwoven_microbatches
 from meshwright.perf.seconds import Seconds, seconds
 
 if TYPE_CHECKING:
@@ -60,7 +61,8 @@ class Evaluation(Struct, frozen=True, kw_only=True):
         Holds:   one layout.
         """
         ahead, behind, unwoven = stage_seconds(self.costs, self.composition)
-        share = float(unwoven_microbatches(self.degrees) / self.degrees.num_microbatches)
+        batches = self.degrees.num_microbatches
+        share = float(unwoven_microbatches(self.degrees.pipeline_parallel, batches) / batches)
         whole = ahead.plus(behind).plus(unwoven.times(share))
         return seconds(**{name: self.of_busiest(getattr(whole, name)) for name in whole.__struct_fields__})
 

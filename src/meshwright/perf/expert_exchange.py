@@ -91,6 +91,22 @@ class Woven(Struct, frozen=True, kw_only=True):
     experts_backward: Array
 
 
+def unwoven_microbatches(stages: Number, microbatches: Number) -> Array:
+    """Micro-batches whose passes are woven into no other, where exchanges of experts weave those of two.
+
+        n = min(P, m)
+
+    The last of P stages begins after P - 1 chunks, fills with (V - 1) P + 1 of its own and drains alike: P V chunks of V.
+
+    Symbols: P stages; V chunks; m micro-batches.
+    Shapes:  both broadcast.
+    Units:   micro-batches.
+    Holds:   equal stages, micro-batches in groups of P; one stage weaves all but the first forward and the last backward.
+    Source:  Megatron-Core combined_1f1b.py and schedules.py: warm-up and cool-down run one pass alone; checked against events.
+    """
+    return np.minimum(array(stages), array(microbatches))
+
+
 def expert_s(kind: LayerKind, case: Case, shape: WorkShape, groups: Groups, woven: Woven, *, overlap: Overlap) -> Exposed:
     """Expert-parallel communication of one mixture layer: dispatch and combine, forward and backward.
 
