@@ -28,6 +28,18 @@ def forked(monkeypatch: pytest.MonkeyPatch) -> None:
     warm.use(monkeypatch)
 
 
+@pytest.fixture
+def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No plan is compared with one on fewer nodes, as where there is none: its linearity is not what is looked at."""
+    monkeypatch.setattr("meshwright.search.linearity.baseline", lambda *_, **__: None)
+
+
+@pytest.fixture
+def unrivalled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``check`` searches no better layout than that of the files, as where it would take too long."""
+    monkeypatch.setattr("meshwright.check.waste._best", lambda _: (None, ()))
+
+
 def pytest_sessionstart() -> None:
     """What a killed run left under this process's number is not this run's."""
     shutil.rmtree(folder_of(os.getpid()), ignore_errors=True)

@@ -2,6 +2,9 @@
 
 A search has one answer (tests/search holds it to that), so what is asked again is remembered: of the same case, features, options
 and framework. Used by a fixture of the room's ``conftest.py``.
+
+A plan searches more than once: on fewer nodes for its linearity, and ``check`` for a better layout. Tests of something else leave
+these out (``alone`` and ``unrivalled`` of ``tests/conftest.py``); what they say is held by those of search, api, check and cli.
 """
 
 from __future__ import annotations
