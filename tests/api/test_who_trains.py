@@ -7,6 +7,8 @@ import pytest
 from meshwright import EstimateRequest, ExplainRequest, InputError, PlanRequest, estimate, explain, plan
 from meshwright.errors import NoAnswerError
 
+pytestmark = pytest.mark.usefixtures("alone")
+
 NANO = {"model": "nemotron-3-nano-30b-a3b", "device": "h100", "nodes": 16, "global_batch": 1024, "sequence": 8192}
 
 

@@ -18,6 +18,8 @@ from meshwright.estimate import estimate
 from meshwright.evidence.fit.fitters import predictor_of
 from meshwright.evidence.rows.columns import SCHEMA
 
+pytestmark = pytest.mark.usefixtures("alone")
+
 SHIPPED = data_path("calibrations") / "shipped.json"
 CASE = ["llama3-8b", "--device", "h800", "--nodes", "1", "--global-batch", "64", "--sequence", "4096"]
 ESTIMATE = ["estimate", *CASE, "--layout", "tp2 mb1 sp zero1"]
