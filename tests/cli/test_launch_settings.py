@@ -28,7 +28,8 @@ def test_a_dense_model_with_routing_says_so(cli, verb):
 
 def test_what_the_files_do_not_carry_is_said_where_they_are_written(cli, tmp_path):
     saved, out = str(tmp_path / "saved"), str(tmp_path / "out")
-    asked = cli("plan", *DENSE.split(), *FEW, "--framework", "megatron", "--launch", "deterministic optimizer=plain", "--save", saved)
+    launch = ("--framework", "megatron", "--launch", "deterministic optimizer=plain")
+    asked = cli("plan", *DENSE.split(), *FEW, *launch, "--save", saved)
     assert asked.status == 0, asked.err
     assert "optimizer=plain is in no file: Megatron-LM" in _flat(asked.out)
     assert "deterministic=on is" not in _flat(asked.out)
