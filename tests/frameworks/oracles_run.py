@@ -20,7 +20,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from served import Served
+from served import Served, end
 from tests import shared
 
 HERE = Path(__file__).parent
@@ -99,10 +99,6 @@ class Runner:
         """One for each case; an error with the end of the log where the process ended."""
         return [json.loads(answer) for answer in self.served.answers([json.dumps(case) for case in cases])]
 
-    def end(self) -> None:
-        """No more cases from here."""
-        self.served.end()
-
 
 RUNNING: list[Runner] = []
 """What ``end_all`` ends."""
@@ -117,8 +113,8 @@ def runner(*command: str) -> Runner:
 
 def end_all() -> None:
     """Ends every oracle that nobody else asks."""
-    while RUNNING:
-        RUNNING.pop().end()
+    end([each.served for each in RUNNING])
+    RUNNING.clear()
     runner.cache_clear()
     if not shared.is_worker():  # workers' folder goes with the process that started them
         shutil.rmtree(shared.folder(), ignore_errors=True)

@@ -40,7 +40,7 @@ class Served:
 
     def _answer(self, line: str) -> str:
         if self.asks and (self._owed.exists() or not self._same(self.asks)):
-            self._let_go()
+            self.let_go()
         joined = self.asks is None and self._join()
         if self.asks is None:
             self._start()
@@ -84,7 +84,10 @@ class Served:
         return True
 
     def _start(self) -> None:
-        self.end()
+        self.let_go()
+        if self.process is not None:  # it died, or owes an answer; others may have it open still, and wait for the lock
+            self.process.kill()
+            self.ended()
         for name in ("in", "out", "log", "owed"):
             (self.place / name).unlink(missing_ok=True)
         for name in ("in", "out"):
@@ -104,15 +107,23 @@ class Served:
             os.set_blocking(descriptor, True)
         self.asks, self.hears = os.fdopen(asks, "w", encoding="utf-8"), os.fdopen(hears, encoding="utf-8")
 
-    def _let_go(self) -> None:
+    def let_go(self) -> None:
+        """Asks no more."""
         for file in filter(None, (self.asks, self.hears)):
             with suppress(BrokenPipeError):  # what it did not read
                 file.close()
         self.asks = self.hears = None
 
-    def end(self) -> None:
-        """Asks no more; whoever started the process sees it end, which is when nobody asks any more."""
-        self._let_go()
+    def ended(self) -> None:
+        """Waits for a process that was started here: it ends when nobody asks it any more."""
         if self.process is not None:
             self.process.wait()
             self.process = None
+
+
+def end(several: Sequence[Served]) -> None:
+    """Asks none of them any more. All are let go before one is waited for: others who end may wait for what is held here."""
+    for each in several:
+        each.let_go()
+    for each in several:
+        each.ended()

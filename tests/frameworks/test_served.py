@@ -9,7 +9,7 @@ import textwrap
 import threading
 
 import pytest
-from served import Served
+from served import Served, end
 
 SERVER = """
     import os, sys
@@ -31,11 +31,11 @@ def asker(tmp_path):
         return made[-1]
 
     yield make
-    ends = [threading.Thread(target=each.end) for each in made]  # as workers do, side by side
-    for end in ends:
-        end.start()
-    for end in ends:
-        end.join()
+    ends = [threading.Thread(target=end, args=[[each]]) for each in made]  # as workers do, side by side
+    for each in ends:
+        each.start()
+    for each in ends:
+        each.join()
 
 
 def said(asker, line):
@@ -64,13 +64,28 @@ def test_it_serves_who_is_left_and_ends_after_the_last(asker):
     first, second = asker(), asker()
     process, _ = said(first, "a")
     said(second, "b")
-    ending = threading.Thread(target=first.end)
+    ending = threading.Thread(target=end, args=[[first]])
     ending.start()
     assert said(second, "cd") == (process, "dc")
-    second.end()
+    end([second])
     ending.join()
     assert gone(process)
     assert said(second, "ef")[1] == "fe"  # another one
+
+
+def test_workers_that_started_one_each_and_asked_both_wait_for_nobody(asker):
+    other = SERVER + "    # another"
+    workers = [(asker(), asker(other)), (asker(other), asker())]
+    for first, _ in workers:  # each starts another one
+        said(first, "a")
+    for _, second in workers:
+        said(second, "b")
+    ends = [threading.Thread(target=end, args=[worker], daemon=True) for worker in workers]
+    for each in ends:
+        each.start()
+    for each in ends:
+        each.join(timeout=20)
+    assert not any(each.is_alive() for each in ends)
 
 
 def test_other_commands_have_other_processes(asker):
@@ -89,13 +104,14 @@ def test_what_dies_is_said_with_the_end_of_its_log_and_the_next_question_starts_
 
 
 def test_an_answer_to_a_killed_worker_is_nobodys(asker, tmp_path):
-    first = asker()
+    first, second = asker(), asker()
     process, _ = said(first, "a")
+    said(second, "b")
     worker = f"""
         import os, sys
         sys.path[:0] = {sys.path!r}
         from pathlib import Path
-        from served import Served
+        from served import Served, end
         asker = Served({first.command!r}, Path({str(tmp_path)!r}))
         assert asker._join()
         asker._owed.touch()
@@ -107,3 +123,4 @@ def test_an_answer_to_a_killed_worker_is_nobodys(asker, tmp_path):
     other, answer = said(first, "yours")
     assert answer == "sruoy"
     assert other != process
+    assert said(second, "mine") == (other, "enim")
