@@ -6,6 +6,7 @@ import gc
 import os
 import shutil
 import signal
+from importlib import import_module
 
 import pytest
 from hypothesis import settings
@@ -26,6 +27,18 @@ def forked(monkeypatch: pytest.MonkeyPatch) -> None:
     from tests import warm
 
     warm.use(monkeypatch)
+
+
+@pytest.fixture
+def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No plan is compared with one on fewer nodes, as where there is none: its linearity is not what is looked at."""
+    monkeypatch.setattr(import_module("meshwright.search.linearity"), "baseline", lambda *_, **__: None)
+
+
+@pytest.fixture
+def unrivalled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``check`` searches no better layout than that of the files, as where it would take too long."""
+    monkeypatch.setattr(import_module("meshwright.check.waste"), "_best", lambda _: (None, ()))
 
 
 def pytest_sessionstart() -> None:

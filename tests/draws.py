@@ -6,7 +6,8 @@ The draws differ with N. Of long tables of cases a sample stands in the default 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import wraps
 from typing import Any
 
 import pytest
@@ -43,3 +44,29 @@ def one_of(every: int, cases: Iterable[Any], *, first: int = 0) -> list[Any]:
         case if number % every == first else pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=pytest.mark.matrix)
         for number, case in enumerate(cases)
     ]
+
+
+def together(name: str, cases: Iterable[Any], *, size: int = 50, called: Callable[[Any], str] = str) -> Callable[[Any], Any]:
+    """In place of ``parametrize`` where cases are many and take next to nothing: ``size`` of them a test, which says all that fail.
+
+    A test of its own costs 2 ms, whatever it asks.
+    """
+    every = list(cases)
+    parts = [every[begin : begin + size] for begin in range(0, len(every), size)]
+
+    def decorate(test: Callable[..., None]) -> Any:
+        @wraps(test)
+        def several(**asked: Any) -> None:
+            failed: dict[str, Exception] = {}
+            for case in asked.pop(name):
+                try:
+                    test(**{name: case}, **asked)
+                except Exception as error:
+                    failed[called(case)] = error
+            if failed:
+                said = "\n".join(f"{case}: {type(error).__name__}: {error}" for case, error in failed.items())
+                raise AssertionError(said) from next(iter(failed.values()))
+
+        return pytest.mark.parametrize(name, parts, ids=[f"{called(part[0])} and {len(part) - 1} more" for part in parts])(several)
+
+    return decorate

@@ -60,12 +60,14 @@ def test_a_refined_cell_is_the_first_answer_of_plan(family, word, nodes, said):
 
 
 PACKED = [
-    ({"model": "llama3-8b", "nodes": 2}, {"task": "sft"}),
+    ({"model": "llama3-8b", "nodes": 2}, {"task": "sft", "pin": ["cp=1", "pp=1"]}),
     ({"model": "llama3-8b", "nodes": 1}, {"max_tokens": 8192}),
     ({"model": "qwen3-30b-a3b", "nodes": 1}, {"packs": 160, "pin": ["recompute=full"]}),
     ({"model": "qwen2.5-7b", "nodes": 1}, {"task": "lora", "max_tokens": 4096, "packs": 160}),
     ({"model": "llama3-70b", "nodes": 1}, {"task": "sft"}),
+    ({"model": "llama3-8b", "nodes": 2}, {"task": "sft"}),
 ]
+"""One of three by default: caps that are searched under pins, and a cap and a number of packs that are given."""
 
 
 @pytest.mark.parametrize(("own", "said"), one_of(3, PACKED))

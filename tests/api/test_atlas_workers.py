@@ -22,7 +22,7 @@ WORDS = ["--device", "h100-sxm", "--global-batch", "256", "--sequence", "4096"]
 
 def test_cells_are_the_same_on_two_processes():
     """Every figure to the last bit; a model that nothing trains, and a mixture, among them."""
-    asked = {"models": ["llama3-8b", "mixtral-8x7b"], "nodes": ["1..4"], **SAID}
+    asked = {"models": ["llama3-8b", "mixtral-8x7b"], "nodes": ["1", "3"], **SAID}
     one, two = (mw.atlas(mw.AtlasRequest(**asked, jobs=jobs)) for jobs in (1, 2))
     assert one.to_json() == two.to_json()
     assert {each.grade for each in two.cells} == {"refined"}

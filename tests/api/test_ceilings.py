@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 
 import pytest
+from tests.draws import together
 
 from meshwright.api import numbers
 from meshwright.api.fields import Faults, Field
@@ -44,7 +45,7 @@ def faults_of(field: Field, word: str) -> list[str]:
     return [str(message) for message in faults.messages]
 
 
-@pytest.mark.parametrize("name", NUMERIC)
+@together("name", NUMERIC)
 def test_every_number_has_a_ceiling_that_its_message_states(name):
     field = NUMERIC[name]
     (line,) = faults_of(field, "1e39")
@@ -55,7 +56,7 @@ def test_every_number_has_a_ceiling_that_its_message_states(name):
         assert not [each for each in faults_of(field, str(most)) if "more than" in each]
 
 
-@pytest.mark.parametrize("name", NUMERIC)
+@together("name", NUMERIC)
 def test_thousands_of_digits_are_not_printed(name):
     for word in (DIGITS, f"-{DIGITS}", f"0.{DIGITS}", f"1e{DIGITS}"):
         (line,) = faults_of(NUMERIC[name], word)

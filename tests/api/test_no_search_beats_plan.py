@@ -11,6 +11,8 @@ from meshwright.search.finding import find
 from meshwright.search.ranking import TIE
 from meshwright.search.result import SearchOptions
 
+pytestmark = pytest.mark.usefixtures("alone")
+
 LEAN, PINNED = {"lean": True}, ({"pp": "1"}, {"tp": "2"}, {"zero": "3"})
 CASES = {
     "other chunks of a pipeline that is best once it is filled": (

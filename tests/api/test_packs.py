@@ -26,6 +26,8 @@ from meshwright.api.packs import (
 )
 from meshwright.errors import InputError, Message, NoAnswerError
 
+pytestmark = pytest.mark.usefixtures("alone")
+
 CASE = {"model": "llama3-8b", "device": "h100-sxm", "nodes": 1, "global_batch": 64, "task": "sft"}
 
 

@@ -11,6 +11,8 @@ import meshwright as mw
 from meshwright.api.unmeasured import unmeasured
 from meshwright.evidence.rows import attempts as index
 
+pytestmark = pytest.mark.usefixtures("alone")
+
 CASE = {"model": "qwen3-30b-a3b", "device": "h100-sxm", "nodes": 4, "global_batch": 512, "sequence": 4096, "framework": "megatron"}
 SHARDED, SPLIT = "tp1 pp1 dp32 mb8 zero3 recompute=full", "tp1 pp1 ep8 dp32 mb1 zero1"
 RUN = next(each for each in index.attempts() if each.best.id == "nv0779")

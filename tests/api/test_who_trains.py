@@ -7,6 +7,8 @@ import pytest
 from meshwright import EstimateRequest, ExplainRequest, InputError, PlanRequest, estimate, explain, plan
 from meshwright.errors import NoAnswerError
 
+pytestmark = pytest.mark.usefixtures("alone")
+
 NANO = {"model": "nemotron-3-nano-30b-a3b", "device": "h100", "nodes": 16, "global_batch": 1024, "sequence": 8192}
 
 
@@ -22,11 +24,12 @@ def test_who_can_is_said_once_with_its_release(model: str, said: str) -> None:
     assert str(raised.value).count("; --framework") == 1
 
 
-@pytest.mark.parametrize(("model", "release"), [("deepseek-v3.2", "megatron@0.19"), ("llama3-8b", "megatron"),
-                                                ("nemotron-3-super-120b-a12b", "megatron@0.17")])
-def test_where_no_framework_is_named_the_first_release_that_trains_is_meant(model: str, release: str) -> None:
+@pytest.mark.parametrize(("model", "nodes", "release"), [
+    ("deepseek-v3.2", 32, "megatron@0.19"), ("llama3-8b", 1, "megatron"), ("nemotron-3-super-120b-a12b", 8, "megatron@0.17"),
+])
+def test_where_no_framework_is_named_the_first_release_that_trains_is_meant(model: str, nodes: int, release: str) -> None:
     """It ended with the release that can: every verb means that one now, and the plan says so."""
-    case = {"model": model, "device": "h100", "nodes": 32, "global_batch": 1024, "sequence": 4096}
+    case = {"model": model, "device": "h100", "nodes": nodes, "global_batch": 32 * nodes, "sequence": 4096}
     answer = plan(PlanRequest(**case, top=1, no_balance=True))
     document = answer.to_json()
     assert document["request"]["framework"] == release

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from tests.catalog.hf_mapping import classes, table, walk
+from tests.draws import one_of
 
 from meshwright.errors import InputError
 from meshwright.readers.architectures import architectures
@@ -14,11 +15,11 @@ from meshwright.readers.hf_config import model_from_config
 oracle = pytest.mark.oracle
 pytestmark = pytest.mark.filterwarnings("ignore")
 PARTS = 8
-"""The walk is so many tests, for as many processes."""
+"""The walk is so many tests, for as many processes; every second one by default."""
 
 
 @oracle
-@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("part", one_of(2, range(PARTS)))
 def test_each_class_is_read_as_it_is_built_and_its_layers_are_named(part: int) -> None:
     """A model type that is new here fails: a reader, or a line in ``readers/undescribed.yaml`` that says why there is none."""
     pytest.importorskip("transformers")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from tests.draws import together
 
 from meshwright.catalog import load_model, models, provenance, published_parameters, shrink
 from meshwright.catalog.model_sheet import _scan, model_names
@@ -31,7 +32,7 @@ def correction_biases(model: Model) -> int:
     return sum(block.num_experts for block in blocks if isinstance(block, MixtureOfExperts) and block.correction_bias)
 
 
-@pytest.mark.parametrize("name", models())
+@together("name", models())
 def test_every_model_loads_with_its_source(name: str) -> None:
     model = load_model(name)
     assert model.name == name
@@ -42,7 +43,7 @@ def test_every_model_loads_with_its_source(name: str) -> None:
     assert set(model.assumed) <= {*figures, "norms"}
 
 
-@pytest.mark.parametrize("name", [name for name in models() if published_parameters(name)])
+@together("name", [name for name in models() if published_parameters(name)])
 def test_published_parameters_are_met_to_the_last_one(name: str) -> None:
     model = load_model(name)
     published = published_parameters(name)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.catalog.hf_equivalents import equivalents, rotary
+from tests.draws import together
 
 from meshwright.catalog import load_model, models, shrink
 from meshwright.domain.model import Model
@@ -47,7 +48,7 @@ def normal(model: Model) -> Model:
     return replace(model, name="", source="", assumed=(), architecture="", vision=None, beside=beside)
 
 
-@pytest.mark.parametrize("name", oracle_models())
+@together("name", oracle_models(), size=20)
 @pytest.mark.filterwarnings("ignore")
 def test_parameters_equal_the_class_of_transformers(name: str) -> None:
     torch = pytest.importorskip("torch")
@@ -61,7 +62,7 @@ def test_parameters_equal_the_class_of_transformers(name: str) -> None:
     assert sum(each.numel() for each in trained) == total_parameters(small)
 
 
-@pytest.mark.parametrize("name", oracle_models())
+@together("name", oracle_models(), size=20)
 @pytest.mark.filterwarnings("ignore")
 def test_configuration_reads_back_as_the_catalogue_model(name: str, tmp_path: Path) -> None:
     model = load_model(name)

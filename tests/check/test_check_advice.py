@@ -15,6 +15,8 @@ from meshwright.frameworks.surface import Key
 from meshwright.judging.following import ABLE, FOLLOWS
 from meshwright.report.findings import finding_lines
 
+pytestmark = pytest.mark.usefixtures("alone", "unrivalled")
+
 
 def test_every_rule_of_the_tables_is_one_of_the_guides():
     known = {rule.id for rule in guides().rules}

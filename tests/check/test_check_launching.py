@@ -4,6 +4,8 @@ import pytest
 
 import meshwright as mw
 
+pytestmark = pytest.mark.usefixtures("alone", "unrivalled")
+
 CASE = {"model": "qwen3-30b-a3b", "device": "h100-sxm", "nodes": 1, "global_batch": 64, "sequence": 4096, "task": "lora"}
 
 

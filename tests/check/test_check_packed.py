@@ -6,6 +6,8 @@ import meshwright as mw
 from meshwright.api.launch_files import launch_files
 from meshwright.outputs import in_folder, write
 
+pytestmark = pytest.mark.usefixtures("alone", "unrivalled")
+
 CASE = {"model": "qwen3-8b", "device": "h100-sxm", "nodes": 2, "task": "sft", "global_batch": 128}
 LAYOUTS = {"bridge": "tp2 dp8 mb1 sp zero1", "chatlearn": "tp2 dp8 mb1 sp zero1", "accelerate": "dp16 mb1 zero3 recompute=full",
            "verl-megatron": "tp2 cp2 dp4 mb1 sp zero1", "verl-fsdp": "cp2 dp8 mb1 zero3 recompute=full context=ulysses"}

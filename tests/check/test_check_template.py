@@ -14,6 +14,8 @@ from meshwright.check.run import CHECKS
 from meshwright.check.strangers import strangers
 from meshwright.check.surface import keys
 
+pytestmark = pytest.mark.usefixtures("alone", "unrivalled")
+
 FLAGS: dict[str, object] = {
     "--tensor-model-parallel-size": 8, "--pipeline-model-parallel-size": 16, "--micro-batch-size": 1,
     "--global-batch-size": 2048, "--gradient-accumulation-steps": 16, "--seq-length": 4096,

@@ -7,6 +7,8 @@ import pytest
 import meshwright as mw
 from meshwright.errors import InputError
 
+pytestmark = pytest.mark.usefixtures("alone", "unrivalled")
+
 SCRIPT = """\
 torchrun --nproc_per_node 8 --nnodes 2 pretrain_gpt.py \\
   --num-layers 44 --hidden-size 5120 --num-attention-heads 40 --ffn-hidden-size 13824 --swiglu {vocabulary} \\

@@ -14,9 +14,12 @@ from tests.evidence.runs_csv import cells, write_runs
 from meshwright.catalog import calibration_table
 from meshwright.catalog.calibrations import table_text
 from meshwright.catalog.sheets import data_path
+from meshwright.cli import main
 from meshwright.estimate import estimate
 from meshwright.evidence.fit.fitters import predictor_of
 from meshwright.evidence.rows.columns import SCHEMA
+
+pytestmark = pytest.mark.usefixtures("alone")
 
 SHIPPED = data_path("calibrations") / "shipped.json"
 CASE = ["llama3-8b", "--device", "h800", "--nodes", "1", "--global-batch", "64", "--sequence", "4096"]
@@ -36,6 +39,14 @@ def rows(runs, tmp_path_factory):
         writer.writeheader()
         writer.writerows(cells(each.row) | {"step_time_s": repr(each.step_s)} for each in runs)
     return str(path)
+
+
+@pytest.fixture(scope="module")
+def mine(rows, tmp_path_factory):
+    """A calibration on all rows, for tests of what is done with one."""
+    out = str(tmp_path_factory.mktemp("calibrated") / "mine.json")
+    assert main(["calibrate", "--runs", rows, "--out", out]) == 0
+    return out
 
 
 def error_of(table, runs):
@@ -62,11 +73,9 @@ def test_twenty_own_runs_make_a_calibration_that_estimates_use(cli, rows, runs, 
     assert (view["grades"]["step_s"], usual["grades"]["step_s"]) == ("calibrated", "kin")
 
 
-def test_other_devices_stay_as_they_were(cli, rows, tmp_path):
-    out = str(tmp_path / "mine.json")
-    assert cli("calibrate", "--runs", rows, "--out", out).status == 0
+def test_other_devices_stay_as_they_were(cli, mine):
     words = ["a100-80g-sxm" if each == "h800" else each for each in ESTIMATE]
-    mine, usual = (cli(*words, "--calibration", name, "--json").json for name in (out, "shipped"))
+    mine, usual = (cli(*words, "--calibration", name, "--json").json for name in (mine, "shipped"))
     assert mine["step_s"] == usual["step_s"]
 
 
@@ -81,11 +90,10 @@ def test_the_document_and_the_file_are_the_same_twice(cli, rows, tmp_path):
     assert texts[0] == texts[1]
 
 
-def test_a_calibration_may_refine_one_of_ones_own(cli, rows, tmp_path):
-    first, second = str(tmp_path / "first.json"), str(tmp_path / "second.json")
-    assert cli("calibrate", "--runs", rows, "--out", first).status == 0
-    assert cli("calibrate", "--runs", rows, "--base", first, "--out", second).status == 0
-    assert calibration_table(second).provenance["base"].startswith("first@")
+def test_a_calibration_may_refine_one_of_ones_own(cli, rows, mine, tmp_path):
+    second = str(tmp_path / "second.json")
+    assert cli("calibrate", "--runs", rows, "--base", mine, "--out", second).status == 0
+    assert calibration_table(second).provenance["base"].startswith("mine@")
 
 
 @pytest.fixture

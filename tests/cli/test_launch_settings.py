@@ -6,7 +6,11 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.usefixtures("alone")
+
 DENSE = "llama3-8b --device h100-sxm --nodes 2 --global-batch 64 --sequence 4096"
+FEW = ("--pin", "tp=2", "--pin", "pp=1", "--top", "1", "--no-balance")
+"""Some plan is wanted, which need not be searched for among all."""
 LAYOUT = "dp16 mb1 zero1"
 
 
@@ -24,7 +28,8 @@ def test_a_dense_model_with_routing_says_so(cli, verb):
 
 def test_what_the_files_do_not_carry_is_said_where_they_are_written(cli, tmp_path):
     saved, out = str(tmp_path / "saved"), str(tmp_path / "out")
-    asked = cli("plan", *DENSE.split(), "--framework", "megatron", "--launch", "deterministic optimizer=plain", "--save", saved)
+    launch = ("--framework", "megatron", "--launch", "deterministic optimizer=plain")
+    asked = cli("plan", *DENSE.split(), *FEW, *launch, "--save", saved)
     assert asked.status == 0, asked.err
     assert "optimizer=plain is in no file: Megatron-LM" in _flat(asked.out)
     assert "deterministic=on is" not in _flat(asked.out)
@@ -41,7 +46,7 @@ def _plans(cli, tmp_path, framework, words, case=DENSE):
     saved, plain = str(tmp_path / "saved"), str(tmp_path / "plain")
     for said, folder in ((words, saved), ("", plain)):
         more = ("--launch", said) if said else ()
-        answer = cli("plan", *case.split(), "--framework", framework, *more, "--save", folder)
+        answer = cli("plan", *case.split(), *FEW, "--framework", framework, *more, "--save", folder)
         assert answer.status == 0, answer.err
     return saved, plain
 
@@ -73,7 +78,8 @@ def test_settings_that_have_a_key_are_carried_into_a_user_s_own_file(cli, tmp_pa
 def test_a_setting_that_a_file_has_and_the_plan_turns_off_is_taken_out(cli, tmp_path):
     saved, _ = _plans(cli, tmp_path, "megatron", "deterministic")
     other = str(tmp_path / "other")
-    assert cli("plan", *DENSE.split(), "--framework", "megatron", "--launch", "deterministic=off", "--save", other).status == 0
+    off = ("--framework", "megatron", "--launch", "deterministic=off", "--save", other)
+    assert cli("plan", *DENSE.split(), *FEW, *off).status == 0
     answer = cli("export", other, "--to", "megatron", "--onto", f"{saved}/train.sh", "--out", str(tmp_path / "own"))
     assert answer.status == 0, answer.err
     for path, there in ((f"{saved}/train.sh", True), (str(tmp_path / "own" / "train.sh"), False)):

@@ -14,6 +14,8 @@ import meshwright
 SOURCE = Path(meshwright.__file__).parent
 MAKERS = {"fault": 0, "Message": 0, "add": 0, "check": 1}
 """Name of a call that makes a message -> the place of its identifier."""
+MADE = re.compile(rf"\b(?:{'|'.join(MAKERS)})\s*\(")
+"""What stands in a file that makes one: the others are not parsed."""
 
 
 @cache
@@ -21,7 +23,8 @@ def calls() -> list[tuple[str, str, str, set[str] | None]]:
     """Place, identifier, template, and the names of the values (None where they are not written in the call)."""
     found = []
     for path in sorted(SOURCE.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        text = path.read_text(encoding="utf-8")
+        for node in ast.walk(ast.parse(text)) if MADE.search(text) else ():
             if not isinstance(node, ast.Call):
                 continue
             name = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")

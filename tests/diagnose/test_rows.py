@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from hypothesis import given
-from tests.draws import examples
+from tests.draws import examples, together
 from tests.strategies import planned, small_case
 
 from meshwright.catalog import load_model, models, shrink
@@ -41,7 +41,7 @@ def plain(model: Model) -> Layout:
     return parse_layout("tp2 mb1", num_devices=16, global_batch_sequences=64, model=model)
 
 
-@pytest.mark.parametrize("name", models())
+@together("name", models())
 def test_every_model_of_the_catalogue_is_said_by_its_name(name):
     """Dense first layers, shared experts, latent attention, windows: the last layer's figures alone lost them."""
     case = replace(CASE, model=load_model(name))

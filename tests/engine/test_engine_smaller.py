@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from tests.draws import together
 
 from meshwright.catalog import load_model, models
 from meshwright.domain.mixers import GatedDelta, Mamba2
@@ -13,7 +14,7 @@ from meshwright.engine.smaller import smaller
 from meshwright.errors import InputError
 
 
-@pytest.mark.parametrize("name", sorted(models()))
+@together("name", sorted(models()))
 def test_every_model_shrinks(name: str) -> None:
     model = load_model(name)
     hidden = min(256, model.hidden)

@@ -12,3 +12,8 @@ import pytest
 def oracles_end() -> Iterator[None]:
     yield
     oracles_run.end_all()
+
+
+@pytest.fixture(autouse=True)
+def _compared_with_nothing(alone: None) -> None:
+    """What frameworks write, read and refuse of a plan has no linearity in it."""

@@ -3,23 +3,25 @@
 ``judge("deepspeed-0.19.8", cases)`` gives one verdict a case; ``@needs("deepspeed-0.19.8")`` skips where the oracle is not
 installed (``scripts/oracles``), but not in CI. Oracles without a version in their name are for developers: they need a
 checkout of the framework, named by ``MESHWRIGHT_<NAME>_SOURCE``, and where it has dependencies of its own an interpreter with
-these (``MESHWRIGHT_<NAME>_PYTHON``). A process starts when it is first asked and serves until the
-tests end (``conftest.py``): most of its time is the import of torch.
+these (``MESHWRIGHT_<NAME>_PYTHON``). A process starts when it is first asked and serves all workers until the
+tests end (``conftest.py``, ``served.py``): most of its time is the import of torch.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
-import tempfile
 import typing
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
 import pytest
+from served import Served, end
+from tests import shared
 
 HERE = Path(__file__).parent
 RUNNERS = {
@@ -88,33 +90,14 @@ def needs(name: str) -> pytest.MarkDecorator:
 
 
 class Runner:
-    """A process that answers each case, a line of JSON, with a verdict, another."""
+    """A process that answers each case, a line of JSON, with a verdict, another; one for all workers of a run."""
 
     def __init__(self, command: Sequence[str]) -> None:
-        self.log = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115  # closed by ``end``
-        lean = {"TORCHDYNAMO_DISABLE": "1", "OMP_NUM_THREADS": "1"}  # frameworks decorate with torch.compile; nothing is compiled
-        self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log, text=True, env=os.environ | lean
-        )
+        self.served = Served(command, shared.folder())
 
     def verdicts(self, cases: Sequence[Case]) -> list[Verdict]:
         """One for each case; an error with the end of the log where the process ended."""
-        return [self._verdict(case) for case in cases]
-
-    def _verdict(self, case: Case) -> Verdict:
-        assert self.process.stdin and self.process.stdout
-        try:
-            self.process.stdin.write(json.dumps(case) + "\n")
-            self.process.stdin.flush()
-            return json.loads(self.process.stdout.readline())
-        except (BrokenPipeError, json.JSONDecodeError):
-            self.log.seek(0)
-            raise AssertionError(f"the oracle ended: {self.log.read()[-3000:]}") from None
-
-    def end(self) -> None:
-        """No more cases: the process ends."""
-        self.process.communicate()
-        self.log.close()
+        return [json.loads(answer) for answer in self.served.answers([json.dumps(case) for case in cases])]
 
 
 RUNNING: list[Runner] = []
@@ -129,10 +112,12 @@ def runner(*command: str) -> Runner:
 
 
 def end_all() -> None:
-    """Ends every oracle."""
-    while RUNNING:
-        RUNNING.pop().end()
+    """Ends every oracle that nobody else asks."""
+    end([each.served for each in RUNNING])
+    RUNNING.clear()
     runner.cache_clear()
+    if not shared.is_worker():  # workers' folder goes with the process that started them
+        shutil.rmtree(shared.folder(), ignore_errors=True)
 
 
 def judge(name: str, cases: Sequence[Case]) -> list[Verdict]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from tests.draws import draws
 
 from meshwright.domain.kernels import own_unsaid
 from meshwright.estimate import estimate
@@ -17,7 +18,7 @@ SPOKEN = sorted(
     name for each in frameworks() for name in (each, *(["mindformers@1.3.2"] if each == "mindformers" else []))
     if framework(name.partition("@")[0]).features.attentions or framework(name.partition("@")[0]).features.compiles
 )
-DRAWN = 6
+DRAWN = draws(12)
 
 
 def plain_plans(name, count=DRAWN):

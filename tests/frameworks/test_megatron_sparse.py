@@ -89,10 +89,11 @@ def test_kernels_and_the_indexer_s_loss_are_written() -> None:
 
 
 def test_plans_of_sparse_attention_gather_keys_and_cut_at_choices() -> None:
-    request = PlanRequest(model=GLM, device="h100", nodes=128, global_batch=1024, sequence=4096, framework="megatron@0.19", top=20)
+    request = PlanRequest(model=GLM, device="h100", nodes=128, global_batch=1024, sequence=4096, framework="megatron@0.19",
+                          pin=["cp=2"], top=20, no_balance=True)
     labels = [each["label"] for each in plan(request).to_json()["plans"]]
     assert labels
-    assert all("context=all-gather" in each for each in labels if " cp" in each)
+    assert all(" cp2 " in each and "context=all-gather" in each for each in labels)
 
 
 @given(st.lists(st.booleans(), min_size=8, max_size=60), st.sampled_from([2, 3, 4]), st.sampled_from([1, 2]))

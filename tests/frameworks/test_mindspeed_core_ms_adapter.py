@@ -19,6 +19,8 @@ from meshwright.frameworks.editing import edit
 from meshwright.frameworks.mindspeed_core_ms import flags, surface
 from meshwright.frameworks.mindspeed_core_ms.writing import own_split
 
+pytestmark = pytest.mark.usefixtures("alone", "unrivalled")
+
 NAME = "mindspeed-core-ms"
 RELEASES = (NAME, f"{NAME}@br_master", f"{NAME}@r0.2.0")
 GUIDE: dict[str, object] = {

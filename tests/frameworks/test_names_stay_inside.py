@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import meshwright
@@ -25,13 +26,15 @@ OTHERS = {
 """Modules that hold such words among others, and which words those are."""
 
 
+QUOTED = re.compile(f"""["'](?:{'|'.join(sorted(NAMES))})["']""")
+"""What stands in a module that has such a word: the others are not parsed."""
 LOOKS = ("startswith", "endswith", "get")
 
 
 def literals(text: str) -> list[tuple[int, str]]:
     """Names of frameworks that a module compares with, looks up, or keeps in a table: line and name."""
     found: list[tuple[int, str]] = []
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(ast.parse(text)) if QUOTED.search(text) else ():
         several: list[ast.expr | None] = []
         if isinstance(node, ast.Compare):
             several = [node.left, *node.comparators]

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.draws import together
 
 from meshwright.api import make_case
 from meshwright.catalog import cluster_for
@@ -137,7 +138,7 @@ def digest(said: str) -> str:
     return sha256(said.encode()).hexdigest()[:6]
 
 
-@pytest.mark.parametrize("rule", [rule.id for rule in guides().rules])
+@together("rule", [rule.id for rule in guides().rules])
 def test_every_rule_comes_to_what_it_came_to(rule: str) -> None:
     rows = dict(line.split(": ") for line in GOLDEN.read_text(encoding="utf-8").splitlines())
     found = rulings()[rule]

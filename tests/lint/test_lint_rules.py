@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-import pytest
+from tests.draws import together
 
 from meshwright.catalog.guides import cited
 from meshwright.frameworks.variables import habits
@@ -27,7 +27,7 @@ def found(rule, text):
     return findings_of(text, FILES[rule.looks_at], Wanted(select=(rule.id,)))
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
+@together("rule", RULES, called=lambda rule: rule.id)
 def test_a_rule_finds_its_example_and_nothing_in_the_other(rule):
     bad = found(rule, rule.bad)
     assert bad, "what triggers it"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import meshwright
@@ -10,6 +11,8 @@ import meshwright
 ROOT = Path(meshwright.__file__).parent
 CALLS = {"write_text", "write_bytes", "touch", "symlink_to", "hardlink_to", "savefig", "export_chrome_trace", "copyfile", "copy2",
          "copytree", "move", "truncate", "rename"}
+CALLED = re.compile(rf"\b(?:open|fdopen|{'|'.join(CALLS)})\s*\(|\.\s*replace\s*\(")
+"""What stands in a module that could: the others are not parsed."""
 ALLOWED = {
     "outputs": "the writer",
     "engine/launch.py": "a folder of its own: what ranks are told",
@@ -43,7 +46,8 @@ ALLOWED = {
 def writes(path: Path) -> list[int]:
     """The lines of a module that could change a file."""
     found = []
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    text = path.read_text(encoding="utf-8")
+    for node in ast.walk(ast.parse(text)) if CALLED.search(text) else ():
         if not isinstance(node, ast.Call):
             continue
         name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")

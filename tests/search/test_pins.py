@@ -24,6 +24,8 @@ from meshwright.search.repair.candidates import distinct
 from meshwright.search.space import make_space, parse_pins
 from strategies import EVERYTHING, MEGATRON, examples, small_case
 
+pytestmark = pytest.mark.usefixtures("alone")
+
 DEEP = small_case("llama3-70b", devices=8, batch=32, sequence=4096)
 MIXTURE = small_case("qwen3-30b-a3b", devices=8, batch=32, layers=40)
 

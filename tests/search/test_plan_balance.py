@@ -22,6 +22,8 @@ from meshwright.search.runner import Functions
 from meshwright.search.space import parse_pins
 from strategies import EVERYTHING, MEGATRON, small_case
 
+pytestmark = pytest.mark.usefixtures("alone")
+
 ON = SearchOptions(risk="exact", pins={"pp": "4", "offload": "none"})
 OFF = replace(ON, balance=False)
 RIGID = replace(MEGATRON, name="rigid", uneven_stages=False, recompute_first_layers=False)
