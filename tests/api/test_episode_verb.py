@@ -194,6 +194,6 @@ def test_what_the_search_says_of_the_batch_is_said_of_prompts_and_responses():
         episode(EpisodeRequest(**{**asked, "model": "gpt2", "longest_response": 2048}))
     assert str(caught.value).startswith("--longest-response: gpt2 has learned 1,024 positions")
     with pytest.raises((InputError, NoAnswerError)) as caught:
-        episode(EpisodeRequest(**{**asked, "nodes": 1000, "prompts": 1, "updates": 1}))
+        episode(EpisodeRequest(**{**asked, "nodes": 100_000, "prompts": 8, "responses": 1, "updates": 1}))
     assert "--global-batch" not in str(caught.value)
-    assert "--prompts: no layout on 8000 devices shares" in str(caught.value)
+    assert "--prompts: no layout on 800000 devices shares" in str(caught.value)

@@ -68,7 +68,8 @@ def keys_of(names):
 
 
 ROWS = [
-    (finding, trainer, text) for finding, rows in _table().items() for each in rows for trainer, text in each.get("keys", {}).items()
+    (finding, trainer, text)
+    for finding, rows in _table().items() for each in rows for trainer, text in each.get("keys", {}).items()
 ]
 
 
