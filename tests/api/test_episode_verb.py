@@ -8,6 +8,8 @@ import pytest
 
 from meshwright.api import EpisodeRequest, PlanRequest, episode, plan
 from meshwright.errors import InputError, NoAnswerError
+from meshwright.frameworks import File, framework
+from meshwright.frameworks.slime.episode import episode as slime_episode
 from meshwright.report.console import show
 from meshwright.report.episode import told_of
 
@@ -156,3 +158,42 @@ def test_a_step_whose_engine_takes_the_whole_device_is_a_no():
     found = episode(EpisodeRequest(**ASKED, layout="tp2 dp4 mb1 sp zero1", engine_memory=0.99))
     assert (found.ok, found.status) == (False, 1)
     assert "generation does not fit" in printed(found)
+
+
+SLIME = (
+    "python3 train.py --actor-num-nodes 1 --actor-num-gpus-per-node 8 --colocate --rollout-batch-size 8 --n-samples-per-prompt 8 "
+    "--rollout-max-prompt-len 512 --rollout-max-response-len $LONGEST --num-steps-per-rollout $STEPS --micro-batch-size 1 "
+    "--tensor-model-parallel-size 2 --sequence-parallel --kl-loss-coef 0.001 {more}\n"
+)
+
+
+def test_what_files_leave_to_the_run_is_asked_for_and_taken_in_the_options_of_a_step(tmp_path):
+    """It was asked for as --global-batch and --sequence, which there are not."""
+    (tmp_path / "run.sh").write_text(SLIME.format(more=""))
+    asked = {"model": "qwen3-8b", "device": "h100-sxm", "nodes": 1, "calibration": "none", "files": [str(tmp_path / "run.sh")],
+             "from_": "slime", "response_tokens": 200}
+    with pytest.raises(InputError) as caught:
+        episode(EpisodeRequest(**asked))
+    assert "what --prompts, --responses and --updates, --prompt-tokens and --longest-response would say" in str(caught.value)
+    found = episode(EpisodeRequest(**asked, updates=1, longest_response=1000)).estimate.episode
+    assert (found.samples, found.updates, found.prompt_tokens, found.response.longest_tokens) == (64, 1, 512, 1000)
+
+
+@pytest.mark.parametrize(
+    ("more", "scores"), [("", False), ("--use-kl-loss", True), ("--kl-coef 0.1", True), ("--kl-coef 0", False)]
+)
+def test_slime_has_a_reference_where_its_loss_or_its_rewards_ask_for_one(tmp_path, more, scores):
+    """Whatever the coefficient of the loss is: with_ref=args.kl_coef != 0 or args.use_kl_loss."""
+    script = File(path="run.sh", text=SLIME.format(more=more))
+    assert slime_episode(framework("slime").read([script])).reference is scores
+
+
+def test_what_the_search_says_of_the_batch_is_said_of_prompts_and_responses():
+    asked = {name: value for name, value in ASKED.items() if name != "framework"}
+    with pytest.raises((InputError, NoAnswerError)) as caught:
+        episode(EpisodeRequest(**{**asked, "model": "gpt2", "longest_response": 2048}))
+    assert str(caught.value).startswith("--longest-response: gpt2 has learned 1,024 positions")
+    with pytest.raises((InputError, NoAnswerError)) as caught:
+        episode(EpisodeRequest(**{**asked, "nodes": 100_000, "prompts": 8, "responses": 1, "updates": 1}))
+    assert "--global-batch" not in str(caught.value)
+    assert "--prompts: no layout on 800000 devices shares" in str(caught.value)

@@ -73,7 +73,9 @@ def test_whatever_a_log_says_its_phases_are_shares_of_a_step(tmp_path_factory, s
     told = found.run.phases
     if told is not None and told.other_s is not None:
         assert sum(each.time_s for each in told.phases) + told.other_s == pytest.approx(told.step_s, rel=0.02)
-    json.dumps(phases_view(found.run), allow_nan=False)
+    view = phases_view(found.run)
+    json.dumps(view, allow_nan=False)
+    assert view is None or all(0.0 <= each["ratio"] <= 1.0 for each in view["phases"])
     assert all(each.loss_ratio is None or 0.0 <= each.loss_ratio <= 1.0 for each in found.findings)
 
 
@@ -198,3 +200,19 @@ def test_keys_of_verl_are_those_of_its_releases():
         for key in (each.get("keys", {}).get("verl", "") for each in rows):
             for name in re.findall(r"(?:actor_rollout_ref|data|algorithm|trainer)[a-z_0-9.]*[a-z]", key):
                 assert any(each == name or each.startswith(f"{name}.") for each in known), (finding, name)
+
+
+def test_a_phase_that_is_longer_than_the_step_goes_on_in_all_of_it():
+    """Generation of 300 s beside steps of 95 s was 315 % of the step."""
+    told = findings(run_of(95.0, gen=300.0, update_actor=14.0))["phases.generation"]
+    assert "takes 100.0 % of the step" in str(told.message)
+    assert phases(95.0, gen=300.0, update_actor=14.0).ratio("generation") == 1.0
+
+
+def test_timers_are_no_step_beside_steps_that_are_said():
+    """A step of which the log says no time had that of its timers, which may be a part of it."""
+    steps = [Step(number=1, step_s=None, line=1, parts={"update_actor": 20.0}),
+             Step(number=2, step_s=90.0, line=2, parts={"gen": 60.0, "update_actor": 20.0})]
+    found = steady(steps)
+    assert (found.step_s, len(found.steps)) == (90.0, 1)
+    assert steady(steps[:1]).step_s == 20.0

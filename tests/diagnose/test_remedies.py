@@ -47,3 +47,42 @@ def test_what_a_framework_cannot_do_is_left_out():
     assert len(chatlearn) < len(bare)
     assert any("--tensor-model-parallel-size" in each for each in remedies("communication.tp", framework("megatron")))
     assert remedies("nothing of the kind", None) == ()
+
+
+TRAINERS = {"verl": ("verl-megatron", "verl-fsdp"), "nemo-rl": ("nemo-rl-megatron", "nemo-rl-dtensor"), "slime": ("slime",)}
+NO_KEYS = {
+    "train_async.py": "a program of slime's", "NRL_REFIT_BUFFER_MEMORY_RATIO": "a variable of NeMo-RL's",
+    "separate_async": "a value of verl's trainer_mode", "num_loading_workers": "of each entry of nanotron's list data_stages",
+}
+KEY = re.compile(r"--[a-z0-9-]+|[A-Z]+(?:_[A-Z]+)+|[a-z]+_async\.py|[a-z_0-9]+(?:\.[a-z_0-9]+)+|[a-z]+(?:_[a-z0-9]+)+")
+
+
+def surely_known(key, known):
+    """A key of the surface, its last names, or a section that holds keys."""
+    inside = any(each.endswith(f".{key}") or each.startswith(f"{key}.") for each in known)
+    return key in NO_KEYS or key in known or inside
+
+
+def keys_of(names):
+    return {key for name in names for key in framework(name).surface().keys}
+
+
+ROWS = [
+    (finding, trainer, text)
+    for finding, rows in _table().items() for each in rows for trainer, text in each.get("keys", {}).items()
+]
+
+
+@pytest.mark.parametrize(("finding", "trainer", "text"), ROWS)
+def test_every_key_of_a_remedy_is_one_of_the_trainers_surface(finding, trainer, text):
+    known = keys_of(TRAINERS[trainer])
+    assert [key for key in KEY.findall(re.sub(r"=\w+", "", text)) if not surely_known(key, known)] == []
+
+
+@pytest.mark.parametrize("name", [name for name in frameworks() if framework(name).surface is not None])
+def test_every_key_of_an_action_is_one_of_the_frameworks_surface(name):
+    """Names without dots as well, and each in full."""
+    own = framework(name)
+    keys = [key for text in own.actions.values() for key in KEY.findall(re.sub(r"\(.*?\)|: [A-Z_]+", "", text))]
+    assert [key for key in keys if not surely_known(key, own.surface().keys)] == []
+    assert [each.key for each in own.facts.remedies if each.key and not surely_known(each.key, own.surface().keys)] == []

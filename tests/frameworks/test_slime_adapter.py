@@ -134,6 +134,7 @@ FOUND = {
     "tensor-overlap": "--tp-comm-overlap", "tensor-overlap-alone": "--tp-comm-overlap", "vocabulary": "--balance-data",
     "positions-short": "--max-position-embeddings 2048", "unread": "--cross-entropy-loss-fusion",
     "small-nodes": "--actor-num-gpus-per-node 4",
+    "rollout-memory": "--sglang-mem-fraction-static 60",
     "temperature": "--rollout-temperature 0", "no-dataset": "--num-epoch 1 --disable-rollout-global-dataset",
     "delta-colocated": "--update-weight-mode delta", "delta-local": "--update-weight-mode delta",
     "disk": "--update-weight-transport disk", "offload-precision-aware": "--optimizer-cpu-offload",

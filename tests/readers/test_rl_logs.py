@@ -115,3 +115,36 @@ def test_a_line_of_verl_is_read_back_and_nothing_is_counted_twice(tmp_path_facto
     parts = split(step.parts)
     assert set(parts) <= set(PHASES)
     assert sum(parts.values()) <= whole + max(0.0, timers.get("reshard", 0.0) - timers.get("gen", 0.0))
+
+
+def test_a_log_of_nemo_rl_may_begin_at_nought(read):
+    log = read(nemo_rl, log_texts.NEMO_RL.replace("Step 1/1000", "Step 0/1000", 1))
+    assert [(each.number, each.step_s) for each in log.steps] == [(0, 68.58), (1, 50.0)]
+
+
+@pytest.mark.parametrize(("module", "text", "behind"), [
+    (verl, log_texts.VERL, "timing_s/step:9"), (slime, log_texts.SLIME, "'perf/step_time': 118.1"),
+    (chatlearn, log_texts.CHATLEARN_BY_MODEL, "episode: 123.4"), (nemo_rl, log_texts.NEMO_RL, "Total step time: 68.5"),
+])
+def test_half_of_a_figure_at_the_end_of_a_file_is_none(read, module, text, behind):
+    """A line that is still being written said 9 s of 96."""
+    end = text.index(behind) + len(behind)
+    whole, cut = (read(module, each).steps for each in (text, text[:end]))
+    said = {each.number: each.step_s for each in whole}
+    assert all(each.step_s is None or each.step_s == pytest.approx(said[each.number]) for each in cut)
+
+
+def test_a_step_of_slime_without_its_sum_is_what_it_waits_and_trains(read):
+    """Not the sum of all timers, of which some lie in others."""
+    step, = read(slime, log_texts.SLIME.replace("'perf/step_time': 118.17, ", "")).steps
+    assert step.step_s == pytest.approx(84.33 + 33.84)
+
+
+def test_a_log_of_slime_of_the_process_that_generates_says_no_step(read):
+    alone = "".join(f"{line}\n" for line in log_texts.SLIME.splitlines() if "RolloutManager" in line)
+    assert [(each.step_s, each.parts) for each in read(slime, alone).steps] == [(None, {}), (None, {})]
+
+
+def test_a_mean_of_two_decimals_counts_calls_only_where_it_has_some(read):
+    text = log_texts.CHATLEARN_BY_MODEL.replace("avg: 10.03", "avg: 0.01")
+    assert read(chatlearn, text).steps[0].optimizer_steps is None

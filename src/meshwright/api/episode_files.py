@@ -10,10 +10,14 @@ from meshwright.errors import InputError, fault
 
 if TYPE_CHECKING:
     from meshwright.api.fields import Faults, Values
+    from meshwright.frameworks.facts import EpisodeSaid
 
 
 SAMPLES = "microbatch"
 """Not an option: samples of a micro-batch, where files count them and do not pack."""
+_OPTIONS = {"model": "MODEL", "global_batch": "--prompts, --responses and --updates",
+            "sequence": "--prompt-tokens and --longest-response"}
+"""What a case needs -> the options that say it here, where they are others than elsewhere."""
 _OF_SAMPLES = {"global_batch", "sequence", "packs", "max_tokens", "lengths"}
 
 
@@ -33,9 +37,11 @@ def said(values: Values, faults: Faults) -> dict[str, Any]:
     if found is None:
         raise fault("episode.files", "{name}: these files start no step of reinforcement learning", path="--files",
                     name=taken.framework.title)
+    if taken.missing and (more := {name: value for name, value in _by_step(values, found).items() if name in taken.missing}):
+        taken = take({**of_case, **more}, faults)
     if taken.missing:
         raise fault("episode.open", "the files leave open what {missing} would say", path="--files",
-                    missing=wanted(taken.missing).replace("--model", "MODEL"))
+                    missing=wanted(taken.missing, _OPTIONS))
     if taken.case is None:
         raise InputError(taken.impossible)
     told: dict[str, Any] = {
@@ -56,3 +62,15 @@ def said(values: Values, faults: Faults) -> dict[str, Any]:
     limit = most_tokens(taken.framework, taken.reading)
     told |= {SAMPLES: layout.microbatch_sequences} if limit is None else {"max_tokens": limit(layout)}
     return {name: value for name, value in told.items() if value is not None}
+
+
+def _by_step(values: Values, found: EpisodeSaid) -> dict[str, int]:
+    """The batch and the longest sample that the step comes to, as far as flags and files together say it."""
+    def of(name: str) -> int | None:
+        said: int | None = values.get(name, getattr(found, name))
+        return said
+
+    prompts, responses, updates, prompt, longest = map(
+        of, ("prompts", "responses", "updates", "prompt_tokens", "longest_response"))
+    batch = {"global_batch": max(1, prompts * responses // updates)} if prompts and responses and updates else {}
+    return batch | ({"sequence": prompt + longest} if prompt and longest else {})

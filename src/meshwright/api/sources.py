@@ -7,6 +7,7 @@ import shlex
 from dataclasses import replace
 from itertools import takewhile
 from pathlib import PurePath
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from meshwright.api import numbers
@@ -173,9 +174,9 @@ def _with(reading: Reading, beside: Sequence[str], told: Sequence[Message]) -> R
     return replace(reading, source=replace(reading.source, remarks=(*reading.source.remarks, *told))) if told else reading
 
 
-def wanted(missing: Sequence[str]) -> str:
-    """The options that would say what is missing of a case, as words."""
-    return ", ".join(_NEEDED[name] for name in missing)
+def wanted(missing: Sequence[str], named: Mapping[str, str] = MappingProxyType({})) -> str:
+    """The options that would say what is missing of a case, as words; ``named``: those of a verb that has others."""
+    return ", ".join(named.get(name) or _NEEDED[name] for name in missing)
 
 
 def _texts(values: Values, faults: Faults, paths: Sequence[str]) -> Sequence[File]:

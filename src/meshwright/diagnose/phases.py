@@ -44,9 +44,13 @@ class Phases:
         return sum(found) if found else None
 
     def ratio(self, *names: str) -> float | None:
-        """Their share of the step."""
+        """The share of the step in which they go on."""
         spent = self.time_s(*names)
-        return None if spent is None else spent / self.step_s
+        return None if spent is None else self.share(spent)
+
+    def share(self, spent_s: float) -> float:
+        """What so many seconds are of the step: all of it where they reach beyond it, into steps before or behind."""
+        return min(1.0, spent_s / self.step_s)
 
 
 def phases_of(steady: Steady, about: str) -> Phases | None:

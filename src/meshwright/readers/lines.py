@@ -26,6 +26,8 @@ CHUNK = 4 << 20
 _AHEAD = 1 << 17
 """Bytes beyond a hit that can be asked for as lines that follow it."""
 _NEWLINE = 10
+_ENDS = b"\r\n"
+_BETWEEN = " \t,|"
 _LITTLE = 8192
 _AROUND = 600
 _TRIED = 400
@@ -114,8 +116,16 @@ class Hit:
     _block: _Block
     _next: int
     """Where the next line begins."""
+    ended: bool = True
+    """Whether its end is in the file: a line that is still being written has none, nor has one that is longer than what is read."""
     given: int = 0
     """Lines that ``following`` gave."""
+
+    @property
+    def whole(self) -> str:
+        """Its text, without the last word of a line that has no end: half of a figure is another figure."""
+        text = self.line.text
+        return text if self.ended else text[: max(text.rstrip().rfind(each) for each in _BETWEEN) + 1]
 
     def around(self, above: int, below: int) -> tuple[list[str], int]:
         """Lines before it and after it as they stand in the file, as far as they are at hand, and its own place among them."""
@@ -190,7 +200,8 @@ class Search:
             if start >= resumed:
                 number = block.line_at(start)
                 for first, last, found in _layers(block.content, start, stop, where[at:beyond], what[at:beyond]):
-                    hit = Hit(cleaned(block.content[first:last], number), found, start, block, stop + 1)
+                    ended = last < block.end and block.content[last] in _ENDS
+                    hit = Hit(cleaned(block.content[first:last], number), found, start, block, stop + 1, ended)
                     yield hit
                     resumed = hit._next if hit.given else resumed
             at = beyond

@@ -143,10 +143,10 @@ def split_section(view: View) -> Section:
 def phase_rows(view: View) -> list[tuple[str, float, float]]:
     """Phases of a step of reinforcement learning: words, seconds, share of the step."""
     found = view["phases"]
-    rows = [(PHASES.get(each["phase"], each["phase"]), each["time_s"]) for each in found["phases"]]
+    rows = [(PHASES.get(each["phase"], each["phase"]), each["time_s"], each["ratio"]) for each in found["phases"]]
     if found["other_s"] is not None:
-        rows.append(("other", found["other_s"]))
-    return [(name, spent, spent / found["step_s"]) for name, spent in rows]
+        rows.append(("other", found["other_s"], found["other_s"] / found["step_s"]))
+    return rows
 
 
 def phases_title(view: View) -> str:

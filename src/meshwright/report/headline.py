@@ -44,7 +44,9 @@ def case_header(case: Case) -> Iterator[Block]:
     rows.append(("cluster", words(Run(f"{integer(cluster.num_devices)} x {cluster.device.name}", "strong"), nodes)))
     sequences = plural(batch.global_batch_sequences, "sequence" if batch.packing is None else "pack")
     if batch.packing is not None:
-        sequences = f"{batch.samples:,.6g} samples in {sequences}"
+        whole = round(batch.samples) == batch.samples
+        samples = plural(round(batch.samples), "sample") if whole else f"{batch.samples:,.6g} samples"
+        sequences = f"{samples} in {sequences}"
     padding = f", {percent(batch.padding_ratio)} of them padding" if batch.packing else ""
     step = Run(f"{sequences} x {integer(batch.sequence_tokens)} tokens", "strong")
     rows.append(("step", words(step, f" = {count(batch.tokens)} tokens{padding}")))

@@ -122,6 +122,26 @@ def episode(request: EpisodeRequest, *, progress: Progress | None = None) -> Epi
 
     Errors:  ``InputError`` with every fault of the request; ``NoAnswerError`` where no layout of the trainer fits.
     """
+    try:
+        return _predicted(request, progress)
+    except (InputError, NoAnswerError) as error:
+        raise type(error)(map(_own_words, error.messages)) from None
+
+
+_WORDS = {
+    "plan.positions": ("--longest-response", ""),
+    "plan.batch": ("--prompts", "no layout on {devices} devices shares {batch} packs of samples evenly; nearest that work: {near}"),
+}
+"""What a search says of a batch that was counted here -> the option that it hangs on, and its words where they are others."""
+
+
+def _own_words(message: Message) -> Message:
+    """A message of the search as this verb's options have it."""
+    option, words = _WORDS.get(message.id, (message.path, ""))
+    return replace(message, path=option, template=words or message.template)
+
+
+def _predicted(request: EpisodeRequest, progress: Progress | None) -> EpisodeAnswer:
     from meshwright.estimate.episode import episode_estimate
 
     faults = Faults()

@@ -84,7 +84,7 @@ def phases_view(run: Run) -> dict[str, Any] | None:
         "about": found.about,
         "step_s": found.step_s,
         "phases": [
-            {"phase": each.name, "time_s": each.time_s, "ratio": each.time_s / found.step_s, "timers": dict(each.timers)}
+            {"phase": each.name, "time_s": each.time_s, "ratio": found.share(each.time_s), "timers": dict(each.timers)}
             for each in found.phases
         ],
         "other_s": found.other_s,

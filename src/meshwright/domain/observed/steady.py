@@ -53,7 +53,11 @@ def steady(steps: Sequence[Step], window: tuple[int, int] | None = None) -> Stea
 
     ``window``: first and last number of the steps that count; then nothing is left out.
     """
-    timed = [each for each in steps if time_of(each) is not None and (window is None or window[0] <= each.number <= window[1])]
+    said = any(each.step_s is not None for each in steps)  # then a sum of timers is no step beside them: it may be half of one
+    timed = [
+        each for each in steps if time_of(each) is not None and (each.step_s is not None or not said)
+        and (window is None or window[0] <= each.number <= window[1])
+    ]
     if not timed:
         return None
     dropped = 0 if window is not None else _warming([time_of(each) or 0.0 for each in timed])
@@ -77,7 +81,7 @@ def steady(steps: Sequence[Step], window: tuple[int, int] | None = None) -> Stea
 
 
 def time_of(step: Step) -> float | None:
-    """Seconds of a step: said, or where the log has timers alone, their sum."""
+    """Seconds of a step: said, or where a step has timers alone, their sum."""
     return step.step_s if step.step_s is not None else (sum(step.parts.values()) or None)
 
 

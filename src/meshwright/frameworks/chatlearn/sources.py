@@ -6,23 +6,23 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from meshwright.documents.opening import is_script, open_source
 from meshwright.documents.overrides import OverrideDocument
 from meshwright.documents.source import UNKNOWN, Setting, Source
 from meshwright.errors import InputError, Message
+from meshwright.frameworks.omegaconf import Lost, References, refers, refuse_twice
 from meshwright.readers.safe_yaml import parse_yaml
 
 if TYPE_CHECKING:
     from meshwright.frameworks.base import File
     from meshwright.frameworks.surface import Surface
 
-_REFERENCE = re.compile(r"\$\{([^${}]*)\}")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)[eE][+-]?\d+")
 _UNTYPED = ("models.policy_trainer.", "models.ref_policy.")
 """Sections that are plain mappings when references are resolved: what they do not hold is not found."""
-_DEPTH = 20
 NULLABLE = frozenset(
     f"models.policy_trainer.{name}"
     for name in (
@@ -37,9 +37,7 @@ def open_files(files: Sequence[File]) -> Source:
     """The files as ChatLearn merges them: overrides of a script win over the YAML, wherever they stand."""
     ordered = sorted(files, key=lambda file: is_script(file.path))
     source = open_source(ordered)
-    if twice := [each for each in source.remarks if each.id == "yaml.twice"]:
-        raise InputError(replace(each, id="chatlearn.twice", template="OmegaConf refuses the file: found duplicate key {key} "
-                                 "(lines {first} and {line})") for each in twice)
+    refuse_twice(source, "chatlearn")
     settings = dict(_scalars(source.settings))
     remarks = [
         remark for remark in source.remarks if not (remark.id == "source.twice" and is_script(remark.path.rpartition(":")[0]))
@@ -77,39 +75,25 @@ def resolve(settings: Mapping[str, Setting]) -> tuple[dict[str, Setting], dict[s
     What only the machine knows (``${oc.env:HOME}``) is unknown.
     """
     resolved, missing = dict(settings), dict[str, str]()
+    references = References(settings, partial(_by_default, settings))
     for key, setting in settings.items():
-        if isinstance(setting.value, str) and "${" in setting.value:
-            value, lost = _value(setting.value, settings, 0)
-            resolved[key] = replace(setting, value=None if lost else value)
-            if lost:
-                missing[key] = lost
+        if refers(setting.value):
+            value = references.value(setting)
+            resolved[key] = replace(setting, value=None if isinstance(value, Lost) else value)
+            if isinstance(value, Lost):
+                missing[key] = value.name
     return resolved, missing
 
 
-def _value(text: str, settings: Mapping[str, Setting], depth: int) -> tuple[object, str]:
-    """What a text with references comes to, and the first name in it that is not found."""
-    while found := _REFERENCE.search(text):
-        name = found[1].strip()
-        if ":" in name or depth > _DEPTH:
-            return UNKNOWN, ""
-        value, lost = _look_up(name, settings, depth)
-        if lost or value is UNKNOWN or found[0] == text:
-            return value, lost
-        text = text[: found.start()] + str(value) + text[found.end() :]
-    return text, ""
-
-
-def _look_up(name: str, settings: Mapping[str, Setting], depth: int) -> tuple[object, str]:
-    """The value behind a reference; a default of ChatLearn's classes where the section is typed."""
-    setting = settings.get(name)
-    if setting is not None:
-        value = setting.value
-        return _value(value, settings, depth + 1) if isinstance(value, str) and "${" in value else (value, "")
+def _by_default(settings: Mapping[str, Setting], name: str) -> object:
+    """What a reference comes to that names no key of the files: a default of ChatLearn's classes where the section is typed."""
+    if ":" in name:
+        return UNKNOWN
     known = _surface().find(name, _surface().releases[-1])
     if known is None or name.startswith(_UNTYPED):
         section = any(key.startswith(f"{name}.") for key in settings)
-        return (UNKNOWN, "") if section else (None, name)
-    return (parse_yaml(known.default) if known.default else None), ""
+        return UNKNOWN if section else Lost(name)
+    return parse_yaml(known.default) if known.default else None
 
 
 def _is_text(name: str) -> bool:

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from meshwright.frameworks.compose import Values
 
 _LETTERS = {"E": "embedding", "t": "decoder", "m": "mtp", "L": "loss"}
-_REPEAT = re.compile(r"\(([^()]*)\)(?:\*([0-9]{1,4}))?|([EtmL|])\*([0-9]{1,4})")
+_REPEATS = (re.compile(r"([EtmL|])\*([0-9]{1,4})"), re.compile(r"\(([^()]*)\)(?:\*([0-9]{1,4}))?"))
+"""Of a letter and of a group: letters first, so that a group is not written out before what stands in it."""
 _COUNTS = ("--decoder-first-pipeline-num-layers", "--decoder-last-pipeline-num-layers")
 _VIRTUAL = ("--num-layers-per-virtual-pipeline-stage", "--num-virtual-stages-per-pipeline-rank", "--pipeline-model-parallel-layout")
 
@@ -34,12 +35,11 @@ def unrolled(text: str) -> list[str]:
     Errors: ``InputError`` for anything else, and for more letters than a model has.
     """
     plain = text.replace(",", "")
-    while found := _REPEAT.search(plain):
-        body, times = (found[1], found[2]) if found[1] is not None else (found[3], found[4])
-        count = int(times or 1)
-        if len(body) * count > 4 * MAX_LAYERS or len(plain) > 8 * MAX_LAYERS:
+    while repeats := next((each for each in _REPEATS if each.search(plain)), None):
+        grown = sum(len(found[1]) * int(found[2] or 1) for found in repeats.finditer(plain))
+        if max(grown, len(plain)) > 8 * MAX_LAYERS:
             raise fault("megatron.layout-long", "the layout string has more letters than any model has layers", text=text[:80])
-        plain = plain[: found.start()] + body * count + plain[found.end() :]
+        plain = repeats.sub(lambda found: found[1] * int(found[2] or 1), plain)
     if odd := set(plain) - {*_LETTERS, "|"}:
         raise fault(
             "megatron.layout-letters", "{text!r} is no layout of stages: {odd} is none of E, t, m, L, |, x*n and (...)*n",

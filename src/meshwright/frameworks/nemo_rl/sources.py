@@ -15,6 +15,7 @@ from meshwright.documents.opening import is_script, open_source
 from meshwright.documents.source import Inherited
 from meshwright.frameworks.nemo_rl.keys import ALGORITHMS, DTENSOR, MEGATRON
 from meshwright.frameworks.nemo_rl.resolving import resolved
+from meshwright.frameworks.omegaconf import refuse_twice
 from meshwright.frameworks.verl.sources import Hydra, values_of_words
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ def open_files(files: Sequence[File]) -> Source:
     Nothing reads a back end that is switched off: what it says is no setting.
     """
     source = open_source(sorted(files, key=lambda file: is_script(file.path)))
+    refuse_twice(source, "nemo-rl")
     documents = tuple(_documents(source.documents))
     remarks = tuple(remark for remark in source.remarks if remark.id != "source.twice")
     settings = resolved(merged(documents))
@@ -42,13 +44,53 @@ def open_files(files: Sequence[File]) -> Source:
 
 def merged(documents: Sequence[Document]) -> dict[str, Setting]:
     """What documents say in their order, with references as they stand there."""
-    settings: dict[str, Setting] = {}
+    whole = _Merged()
     for document in documents:
-        _merge(settings, dict(values_of_words(document.settings())))
+        whole.merge(dict(values_of_words(document.settings())))
         if isinstance(document, Hydra):
             for key in (key for key, prefix in document.prefixes.items() if prefix == "~"):
-                _take_out(settings, key)
-    return settings
+                whole.take_out(key)
+    return whole.settings
+
+
+class _Merged:
+    """Settings so far, with the keys that each section holds: a file may have as many keys as it likes."""
+
+    def __init__(self) -> None:
+        """Of no file yet."""
+        self.settings: dict[str, Setting] = {}
+        self._inside: dict[str, dict[str, None]] = {}
+
+    def merge(self, more: Mapping[str, Setting]) -> None:
+        """Settings of a later file into those of earlier ones: sections are merged, all else is replaced, and so is what says
+        ``_override_``."""
+        for key, setting in more.items():
+            if key.endswith(f".{OVERRIDE}") and setting.value is True:
+                self.take_out(key.rpartition(".")[0])
+        for key, setting in more.items():
+            if key == DEFAULTS or key.rpartition(".")[2] == OVERRIDE or (setting.value == {} and self._inside.get(key)):
+                continue
+            self.take_out(key)
+            for section in _sections(key):
+                self._drop(section)
+                self._inside.setdefault(section, {})[key] = None
+            self.settings[key] = setting
+
+    def take_out(self, key: str) -> None:
+        """Take a key out, with all below it."""
+        for other in [key, *self._inside.get(key, ())]:
+            self._drop(other)
+
+    def _drop(self, key: str) -> None:
+        if self.settings.pop(key, None) is not None:
+            for section in _sections(key):
+                del self._inside[section][key]
+
+
+def _sections(key: str) -> Iterator[str]:
+    """The sections that a key stands in, the outermost first."""
+    parts = key.split(".")
+    return (".".join(parts[:depth]) for depth in range(1, len(parts)))
 
 
 def _documents(documents: Sequence[Document]) -> Iterator[Document]:
@@ -94,32 +136,6 @@ def missing_bases(source: Source) -> tuple[str, ...]:
     return tuple(dict.fromkeys(
         name for tree in trees for name in names_of_bases(tree) if _named(name, tree, trees) is None
     ))
-
-
-def _merge(settings: dict[str, Setting], more: Mapping[str, Setting]) -> None:
-    """Settings of a later file into those of earlier ones: sections are merged, all else is replaced, and so is what says
-    ``_override_``."""
-    for key, setting in more.items():
-        if key.endswith(f".{OVERRIDE}") and setting.value is True:
-            _take_out(settings, key.rpartition(".")[0])
-    for key, setting in more.items():
-        name = key.rpartition(".")[2]
-        if key == DEFAULTS or name == OVERRIDE:
-            continue
-        inside = f"{key}."
-        if setting.value == {} and any(other.startswith(inside) for other in settings):
-            continue
-        _take_out(settings, key)
-        parts = key.split(".")
-        for depth in range(1, len(parts)):
-            settings.pop(".".join(parts[:depth]), None)
-        settings[key] = setting
-
-
-def _take_out(settings: dict[str, Setting], key: str) -> None:
-    """Take a key out, with all below it."""
-    for other in [other for other in settings if other == key or other.startswith(f"{key}.")]:
-        del settings[other]
 
 
 def algorithm_of(source: Source) -> str:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 _PLACES = "slime/ray/placement_group.py"
 _ROLLOUT = "slime/ray/rollout.py"
 _GPUS, _ENGINE, _NODE = "--rollout-num-gpus", "--rollout-num-gpus-per-engine", "--num-gpus-per-node"
+_MEMORY = "--sglang-mem-fraction-static"
 _SAMPLERS = ("--debug-train-only", "--load-debug-rollout-data", "--rollout-external-engine-addrs", "--sglang-config")
 """Where these stand, no engine is started by counts."""
 _ALLOCATOR = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
@@ -99,7 +100,16 @@ def _context(reading: Reading) -> Values | None:
     return {"prompt": prompt, "context": context} if wrong else None
 
 
+def _share(reading: Reading, case: Case | None) -> Iterator[Values]:
+    setting = reading.source.settings.get(_MEMORY)
+    share = values_of(reading).number(_MEMORY) if setting is not None else None
+    if share is not None and not 0.0 < share <= 1.0:
+        yield at(setting, 0.6)
+
+
 ROLLOUTS = (
+    Mistake("rollout-memory", "--sglang-mem-fraction-static {value} is a share of the whole GPU", _share,
+            source="SGLang mem_fraction_static"),
     Mistake("rollout-gpus", "unsupported operand type(s) for +: 'int' and 'NoneType': --rollout-num-gpus has no default without "
             "--colocate", _nowhere, source=_PLACES),
     Mistake("rollout-left-over", "engines of {size} GPUs leave {idle} of {gpus} idle without a word", _left_over, "warning",

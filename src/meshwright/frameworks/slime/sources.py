@@ -13,6 +13,7 @@ from meshwright.documents.naming import launches
 from meshwright.documents.opening import open_source
 from meshwright.documents.shell_values import UNKNOWN_MARK
 from meshwright.documents.source import UNKNOWN, Setting, Source
+from meshwright.errors import Message
 from meshwright.frameworks.asking import whole
 from meshwright.frameworks.megatron.reading import settled
 from meshwright.frameworks.slime.flags import ASYNC, NODES, PER_NODE, PROGRAM, RELEASES, surface
@@ -35,7 +36,8 @@ def open_files(files: Sequence[File]) -> Source:
     if not _is_own(source) and PER_NODE not in source.settings:
         return source
     return replace(
-        source, environment={**source.environment, **{each.key: each for each in _variables(source)}},
+        source, remarks=(*source.remarks, *_odd_counts(source)),
+        environment={**source.environment, **{each.key: each for each in _variables(source)}},
         nodes=_count(source, NODES), devices_per_node=_count(source, PER_NODE),
     )
 
@@ -53,6 +55,15 @@ def _count(source: Source, key: str) -> int | None:
     """A number of the actor's flags; None where only the run knows it, or where it is none."""
     setting = source.settings.get(key)
     return _DEFAULTS[key] if setting is None else whole(setting.value) or None
+
+
+def _odd_counts(source: Source) -> Iterator[Message]:
+    """Numbers of nodes and devices of which nobody can start any."""
+    for what, key in (("nodes", NODES), ("devices", PER_NODE)):
+        setting = source.settings.get(key)
+        if setting is not None and setting.value is not UNKNOWN and not whole(setting.value):
+            yield Message("launch.count", "{option} is {value}: a number of {what} from 1 is expected",
+                          {"option": key, "value": setting.value, "what": what}, setting.place)
 
 
 def _variables(source: Source) -> Iterator[Setting]:

@@ -12,6 +12,7 @@ from meshwright.documents.launch import LaunchDocument
 from meshwright.documents.opening import is_script, open_source
 from meshwright.documents.source import UNKNOWN, Around, Setting, Source
 from meshwright.errors import InputError
+from meshwright.frameworks.omegaconf import refuse_twice
 from meshwright.frameworks.owners import knows
 from meshwright.frameworks.tables import rows
 from meshwright.frameworks.verl.keys import DP, MCORE
@@ -78,6 +79,7 @@ def opener(package: str) -> Callable[[Sequence[File]], Source]:
 
     def open_files(files: Sequence[File]) -> Source:
         source = open_source(sorted(files, key=lambda file: is_script(file.path)))
+        refuse_twice(source, "verl")
         settings = dict(values_of_words(source.settings))
         for key, setting in settings.items():
             if isinstance(setting.value, str) and "${" in setting.value:

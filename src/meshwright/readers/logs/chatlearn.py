@@ -18,11 +18,13 @@ _EPISODE = re.compile(r"iteration (\d{1,12}) time (?:summary|\(sec\))|episode.{0
 _TIMES = re.compile(r"(?:\[(\w{1,60})\] )?time \(sec\) \|(.{0,8000})")
 _PAIR = re.compile(r"([A-Za-z][\w\-/.]{0,80}): ([\d.]{1,20})(?:\(avg: ([\d.]{1,20})\))?")
 WHOLE, OF_ALL = "e2e_cost", "episode"
+LEAST_S = 0.1
+"""Means are printed with two decimals: of a shorter one they do not say how often it was called."""
 _UPDATES = re.compile(r"(policy_trainer|ppo_policy)_train_step")
 
 
 def _take(draft: Draft, hit: Hit) -> None:
-    text = hit.line.text
+    text = hit.whole
     if (found := _EPISODE.search(text)) is not None:
         draft.step(int(found[1] or found[2]), hit.line.number, at_s=at_s(text))
         draft.state["open"] = True
@@ -39,7 +41,7 @@ def _take(draft: Draft, hit: Hit) -> None:
             draft.step(draft.open, hit.line.number, step_s=seconds)
             continue
         draft.timer(model if name == WHOLE else name, seconds, seconds, hit.line.number)
-        if _UPDATES.fullmatch(name) is not None and each:
+        if _UPDATES.fullmatch(name) is not None and each is not None and each >= LEAST_S:
             draft.step(draft.open, hit.line.number, optimizer_steps=seconds / each)
 
 

@@ -27,11 +27,11 @@ _LOSS, _LENGTH, _RATE, _RATE_OF_ALL = "Loss", "Mean Generation Length", "E2E (To
 
 
 def _take(draft: Draft, hit: Hit) -> None:
-    text, line, state = hit.line.text, hit.line.number, draft.state
+    text, line, state = hit.whole, hit.line.number, draft.state
     settings_said(draft, text, _SAID)
     if (headed := _STEP.search(text)) is not None:
         shown = int(headed[1])
-        if shown <= state.get("shown", 0):
+        if shown <= state.get("shown", -1):
             state["epochs"] = state.get("epochs", 0) + state["shown"]
         state.update(shown=shown, number=shown + state.get("epochs", 0))
     step = state.get("number")

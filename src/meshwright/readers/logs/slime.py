@@ -26,7 +26,7 @@ _BESIDE = ("update_weights", "sleep", "wake_up", "data_preprocess", "save_model"
 
 
 def _take(draft: Draft, hit: Hit) -> None:
-    text, line = hit.line.text, hit.line.number
+    text, line = hit.whole, hit.line.number
     if (trained := _TRAINED.search(text)) is not None:
         said = _said(trained[2])
         draft.state.setdefault("trained", set()).add(int(trained[1]))
@@ -52,10 +52,17 @@ def _said(text: str) -> dict[str, float]:
 
 
 def _finish(draft: Draft) -> None:
+    for said in draft.steps.values():
+        parts = said["parts"]
+        if "step_s" not in said and {"train_wait", "train"} <= set(parts):
+            said["step_s"] = parts["train_wait"] + parts["train"]
     if any("step_s" in said for said in draft.steps.values()):
         draft.steps = {step: said for step, said in draft.steps.items() if "step_s" in said}
     for said in draft.steps.values():
         parts = said["parts"]
+        if "step_s" not in said:  # of the process that generates alone: nobody knows the step
+            parts.clear()
+            said["least"].clear()
         waited = parts.get("train_wait")
         if waited is None or "rollout" not in parts:
             continue

@@ -28,7 +28,7 @@ _SAID = (
 
 
 def _take(draft: Draft, hit: Hit) -> None:
-    text = hit.line.text
+    text = hit.whole
     settings_said(draft, text, _SAID)
     if _TIMED.search(text) is None or (step := _STEP.search(text)) is None:
         return
