@@ -20,11 +20,11 @@ from meshwright.search.grid import Counts, open_grid
 from meshwright.search.learnt import Learnt
 from meshwright.search.reasons import reasons
 from meshwright.search.rebalance import balance_reason, evened, rebalanced, rechunked
-from meshwright.search.refine import around, fitting, refine
+from meshwright.search.refine import around, fitting, over_other_ranks, refine
 from meshwright.search.space import make_space, parse_pins
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from meshwright.domain.case import Case
     from meshwright.domain.estimate import Estimate
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from meshwright.search.finalists import Candidate
     from meshwright.search.result import RankedPlan, SearchOptions
     from meshwright.search.runner import Runner
+    from meshwright.search.space import Space
 
     Progress = Callable[[int, int], None]
 
@@ -43,6 +44,8 @@ LISTED, RERANKED = 10, 4
 """So many candidates are simulated whatever is asked for, and some beyond what is: the first plan does not depend on ``top``."""
 DEEPER = 4000
 """Fitting layouts that the framework is asked about one by one, where it refuses all of the best."""
+SHARDED_ANEW = 2
+"""Best layouts whose filled stages are tried over other shard groups."""
 ON_FRONT = 8
 """Points of the grid's front that are simulated."""
 
@@ -178,7 +181,20 @@ def _finalists(
         )
         best = asked.best([*(each.layout for each in own), *anew], options) if anew else []
         balanced += [*anew, *rechunked(case, features, best, anew, pins=pins, acceptable=asked.able, work=asked.learnt.work)]
+        filled = [layout for layout in best[:SHARDED_ANEW] if layout in anew]
+        balanced += _sharded_anew(pools[0].space, filled, options, asked)
     return candidates, balanced
+
+
+def _sharded_anew(space: Space, filled: Sequence[Layout], options: SearchOptions, asked: Asked) -> Iterator[Layout]:
+    """Of layouts whose stages were filled anew the best shard group each, where it is another one.
+
+    Groups are varied before stages are filled; the first of a pipeline is filled, and its own group need not be the best then.
+    The pipeline stays as it is, so its closed form tells which group is.
+    """
+    for base in filled:
+        best = _sorted(space.case, [over_other_ranks(space, base, work=asked.learnt.work)], options)[:1]
+        yield from (each.layout for each in best if each.layout != base and asked.able(each.layout))
 
 
 def _freed(

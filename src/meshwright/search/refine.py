@@ -176,6 +176,13 @@ def _steps(largest: int) -> Sequence[int]:
     return sorted({*range(1, 6), *(round(largest * share / 8) for share in range(1, 8))})
 
 
+def over_other_ranks(space: Space, base: Layout, *, work: KnownWork | None = None) -> list[Candidate]:
+    """A layout and the same over other shard groups, as far as they fit; none where groups are pinned or the framework has one."""
+    if space.pins.shard is not None or not space.features.partial_sharding or base.optimizer_shards == 1:
+        return []
+    return fitting(space, [base, *_shardings(space, base)], known=set(), after=0, work=work)
+
+
 def _shardings(space: Space, base: Layout) -> Iterator[Layout]:
     ranks = base.data_parallel * (base.context_parallel if space.features.shards_over_context else 1)
     for shards in divisors(ranks):
