@@ -18,7 +18,7 @@ from meshwright.search.again import again, other_kinds
 from meshwright.search.finalists import Finalists, grid_best
 from meshwright.search.finding import find
 from meshwright.search.grid import Counts, open_grid
-from meshwright.search.refine import module_sets
+from meshwright.search.refine import module_sets, over_other_ranks
 from meshwright.search.result import SearchOptions
 from meshwright.search.space import make_space, parse_pins
 from strategies import small_case
@@ -134,3 +134,17 @@ def test_a_mesh_whose_rings_are_slow_is_found_by_its_other_kind():
         find(case, adapter.features, SearchOptions(pins=pins, top=1), adapter).plans[0].estimate for pins in ({}, {"tp": "1"})
     )
     assert free.expected_step_s <= pinned.expected_step_s * 1.005
+
+
+FILLED = (("llama3-70b", "h100-sxm", 256, 512), ("qwen3-30b-a3b", "h100-sxm", 64, 256), ("deepseek-v3", "h800", 1024, 4096))
+
+
+@pytest.mark.parametrize(("model", "device", "devices", "batch"), FILLED)
+def test_no_other_shard_group_makes_the_first_plan_better(model, device, devices, batch):
+    case = make_case(model, cluster_for(device, num_devices=devices), global_batch_sequences=batch, sequence_tokens=4096)
+    runner = framework("megatron").for_case(case)
+    found = find(case, runner.features, SearchOptions(top=1), runner)
+    best = found.plans[0].estimate
+    others = [each.layout for each in over_other_ranks(found.pools[0].space, best.layout)]
+    assert best.layout.optimizer_shards == 1 or best.layout in others
+    assert min(estimate(case, each).expected_step_s for each in [best.layout, *others]) >= best.expected_step_s * (1.0 - 1e-9)
