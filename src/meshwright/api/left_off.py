@@ -40,13 +40,18 @@ def left_off(given: Setup, result: PlanResult, options: SearchOptions) -> Iterat
             yield Message("plan.unsearched", UNSEARCHED, {"risk": "--risk equivalent, " if options.risk == "exact" else ""})
         return
     rank, best = found
-    first = result.plans[0].estimate
     values = {
         "words": overlap_words(best.layout), "rank": rank, "step": seconds(best.step_s),
-        "than": f"{percent(1.0 - best.step_s / first.step_s)} less" + ("" if rank == 1 else " than plan 1"),
-        "dispatcher": dispatcher,
+        "than": _less(best, result.plans[0].estimate) + ("" if rank == 1 else " than plan 1"), "dispatcher": dispatcher,
     }
     yield Message("plan.left-off", WORDS, values)
+
+
+def _less(best: Estimate, first: Estimate) -> str:
+    """What is saved: of the step, or where that is hardly shorter, of the expected one, which counts how likely each fits."""
+    of_step, expected = (1.0 - own / other for own, other in ((best.step_s, first.step_s),
+                                                              (best.expected_step_s, first.expected_step_s)))
+    return f"{percent(of_step)} less" if of_step >= WORTH_SAYING else f"by the expected step {percent(expected)} less"
 
 
 def _best_overlapped(given: Setup, result: PlanResult) -> tuple[int, Estimate] | None:
