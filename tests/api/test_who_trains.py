@@ -59,3 +59,10 @@ def test_a_step_of_context_parallelism_is_of_a_kind_that_the_model_has() -> None
     request = ExplainRequest(model="deepseek-v3.2", device="h100", nodes=128, global_batch=2048, sequence=4096,
                              framework="megatron@0.19", layout="tp2 pp16 vp2 ep8 dp32 mb1 sp zero1 recompute=full")
     assert "no context parallelism for this model" not in str(explain(request).to_json())
+
+
+def test_a_framework_s_own_sentence_ends_once():
+    """Who could instead stands in one sentence with the reason, also where the framework's own text ends with a full stop."""
+    with pytest.raises(InputError) as caught:
+        plan(PlanRequest(model="llama3-70b", device="h100-sxm", nodes=4, global_batch=64, sequence=1 << 23, framework="torchtitan"))
+    assert "131072; --framework" in str(caught.value)

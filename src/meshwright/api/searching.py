@@ -29,7 +29,7 @@ def trains(given: Setup) -> None:
         *others_said, last = reasons
         if able and not any(each.id == "framework.parts" for each in reasons):  # that says who can
             values = {**last.values, "can": " or ".join(able)}
-            last = replace(last, template=last.template + "; --framework {can} can", values=values)
+            last = replace(last, template=last.template.rstrip(".") + "; --framework {can} can", values=values)
         raise InputError([*others_said, last])
 
 
@@ -117,5 +117,5 @@ def _refusal(given: Setup, result: PlanResult) -> Message:
 
 
 def _bare(message: Message) -> Message:
-    """A message without the place that it is about."""
-    return Message(message.id, message.template, message.values)
+    """A message without the place that it is about, and without a full stop, as words of another sentence."""
+    return Message(message.id, message.template.rstrip("."), message.values)
