@@ -121,10 +121,10 @@ def test_figures_of_models():
     assert ("ffn" in sparse, sparse["experts"]) == (False, 8)
 
 
-def context(said=None, asked=None, case=None, model="llama3-8b", layout=None, **figures_said):
+def context(said=None, asked=None, case=None, model="llama3-8b", layout=None, starts=None, size=None, **figures_said):
     said = {"devices": None, "precision": None, "sequence_tokens": None, **(said or {}), "figures": figures_said}
     return Some(
-        question=Some(model=load_model(model) if model else None, asked=asked or {}),
+        question=Some(model=load_model(model) if model else None, asked=asked or {}, starts=starts, num_devices=size),
         layout=layout,
         case=case,
         reading=Some(said=Some(**said), layout=layout),
@@ -158,6 +158,9 @@ def test_contradictions():
     assert wrong(said={"devices": 16}, case=case) == wrong(case=case) == wrong(said={"devices": 8}) == []
     assert wrong(said={"devices": 17}, case=case) == [("error", "check.devices", 17, 16)]
     assert wrong(said={"devices": 15}, case=case) == [("warning", "check.devices", 15, 16)]
+    assert wrong(said={"devices": 16}, starts=24, case=case) == [("error", "check.devices", 24, 16)]
+    assert wrong(said={"devices": 16}, starts=24, size=16) == [("error", "check.devices", 24, 16)]
+    assert wrong(said={"devices": 16}, asked={"devices": 16}, starts=24) == [("error", "check.contradiction", 24, 16)]
     assert wrong(said={"devices": 15}, asked={"devices": 16}, case=case) == [("error", "check.contradiction", 15, 16)]
 
 

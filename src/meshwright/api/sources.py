@@ -74,6 +74,8 @@ class Taken(Value, frozen=True, kw_only=True):
     """What the files say and no case can be."""
     size: int | None
     """Devices, as far as anybody says."""
+    starts: int | None = None
+    """Devices that the files start by themselves, where flags say a number and files are judged (``figures_do``)."""
     asked: Mapping[str, object]
     """What the flags said, by field of ``Said``."""
     why_release: str
@@ -126,6 +128,9 @@ def take(values: Values, faults: Faults, texts: Sequence[File] = (), *, figures_
     named, model = found["framework"], found.get("model")
     version = values.get("from_", "").partition("@")[2] or None
     size = _size(values)
+    starts = None
+    if figures_do and size is not None:  # an adapter takes the devices that it is given as the files' own
+        starts = named.read(files, version=version and named.version, given=_given(values, model, None)).said.devices
     reading = named.read(files, version=version and named.version, given=_given(values, model, size))
     _refuse_strange(named.at(reading.version), reading)
     size = size or reading.said.devices or reading.source.devices
@@ -161,7 +166,7 @@ def take(values: Values, faults: Faults, texts: Sequence[File] = (), *, figures_
         reading = named.read(files, version=version and named.version, given=given)
     return Taken(
         framework=named.at(reading.version), reading=_with(reading, beside, told), model=model, case=case, missing=missing,
-        unmodelled=unmodelled, impossible=impossible, size=size,
+        unmodelled=unmodelled, impossible=impossible, size=size, starts=starts,
         asked=_asked(values, packed=most_tokens(named, reading) is None), why_release=why,
     )
 

@@ -39,6 +39,8 @@ class Question(Struct, frozen=True, kw_only=True):
     num_devices: int | None = None
     asked: Mapping[str, object] = field(default_factory=dict)
     """What the user said beside the files, by the field of ``Said`` that says the same; it wins, and is compared."""
+    starts: int | None = None
+    """Devices that the files start by themselves, where the user said another number beside them."""
     claims: tuple[Claim, ...] = ()
     impossible: tuple[Message, ...] = ()
     """What the files say of the case that no case can be."""

@@ -108,22 +108,22 @@ def of_another_case(reading: Reading, case: Case, layout: Layout) -> tuple[Messa
 
 def contradictions(context: Context) -> Iterator[Finding]:
     """What the user asks for and the files say otherwise: the user wins, so the files do not do what is judged."""
-    said = context.reading.said
+    said, starts = context.reading.said, context.question.starts
+    said_devices = said.devices if starts is None else starts
     for name, asked in context.question.asked.items():
-        value = getattr(said, name, None)
+        value = said_devices if name == "devices" else getattr(said, name, None)
         if value is not None and value != asked:
             yield finding(
                 "error", "check.contradiction", "{noun}: the files say {value}, the command line {expected}, which is judged",
                 noun=_NOUNS[name], value=value, expected=asked,
             )
-    case, said_devices = context.case, said.devices
-    if case is not None and "devices" not in context.question.asked and said_devices is not None:
-        have = case.cluster.num_devices
-        if said_devices != have:
-            yield finding(
-                "error" if said_devices > have else "warning", "check.devices",
-                "the files start {value} processes, the cluster has {expected} devices", value=said_devices, expected=have,
-            )
+    case = context.case
+    have = context.question.num_devices if case is None else case.cluster.num_devices
+    if have is not None and said_devices not in (None, have) and "devices" not in context.question.asked:
+        yield finding(
+            "error" if said_devices > have else "warning", "check.devices",
+            "the files start {value} processes, the cluster has {expected} devices", value=said_devices, expected=have,
+        )
 
 
 def likely_models(reading: Reading) -> tuple[str, ...]:

@@ -86,8 +86,8 @@ def _question(values: Values, taken: Taken) -> Question:
     lacking = "; ".join([wanted(taken.missing), *map(str, taken.unmodelled)]) if taken.missing else ""
     return Question(
         framework=taken.framework, reading=taken.reading, case=case, model=taken.model, device=_device(values),
-        num_devices=case.cluster.num_devices if case else taken.size, asked=taken.asked, claims=tuple(values["claim"]),
-        impossible=taken.impossible, wanted=lacking,
+        num_devices=case.cluster.num_devices if case else taken.size, asked=taken.asked, starts=taken.starts,
+        claims=tuple(values["claim"]), impossible=taken.impossible, wanted=lacking,
     )
 
 
