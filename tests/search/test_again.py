@@ -136,7 +136,7 @@ def test_a_mesh_whose_rings_are_slow_is_found_by_its_other_kind():
     assert free.expected_step_s <= pinned.expected_step_s * 1.005
 
 
-FILLED = (("llama3-70b", "h100-sxm", 256, 512), ("qwen3-30b-a3b", "h100-sxm", 64, 256), ("deepseek-v3", "h800", 1024, 4096))
+FILLED = (("llama3-70b", "h100-sxm", 256, 512), ("qwen3-30b-a3b", "h100-sxm", 64, 256), ("deepseek-v3", "h800", 2048, 15360))
 
 
 @pytest.mark.parametrize(("model", "device", "devices", "batch"), FILLED)

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import re
-import shlex
 from dataclasses import replace
-from itertools import takewhile
 from pathlib import PurePath
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from meshwright.api import numbers
 from meshwright.api.beside import is_prose, of_the_run
+from meshwright.api.called import called_otherwise, positional
 from meshwright.api.cases import check_names, setup
 from meshwright.api.fields import Faults, Field, Values
 from meshwright.api.likely import likely_framework
 from meshwright.api.numbers import MOST
 from meshwright.api.options import CASE
 from meshwright.api.packed_files import most_tokens, pack_tokens
-from meshwright.documents.quoting import command, export
 from meshwright.errors import InputError, Message, fault
 from meshwright.value import Value
 
@@ -48,8 +45,6 @@ _SAID = {
     "implementation": "implementation", "launch": "launch",
 }
 """Option -> field of ``Said`` that means the same."""
-_SHELL = {"No closing quotation": "a quote is not closed", "No escaped character": "nothing follows the last backslash"}
-"""What the shell's parser says -> what it means."""
 _NEEDED = {
     "model": "--model", "cluster": "--cluster (or --device with --nodes or --devices)", "global_batch": "--global-batch",
     "sequence": "--sequence",
@@ -75,7 +70,7 @@ class Taken(Value, frozen=True, kw_only=True):
     size: int | None
     """Devices, as far as anybody says."""
     starts: int | None = None
-    """Devices that the files start by themselves, where flags say a number and files are judged (``figures_do``)."""
+    """Devices that the files start by themselves, where flags say a number; None where the environment may say another."""
     asked: Mapping[str, object]
     """What the flags said, by field of ``Said``."""
     why_release: str
@@ -93,10 +88,13 @@ class Taken(Value, frozen=True, kw_only=True):
         return None if layout is None or self.case is None else name_of(self.case.case, layout)
 
 
-def take(values: Values, faults: Faults, texts: Sequence[File] = (), *, figures_do: bool = False) -> Taken:
+def take(
+    values: Values, faults: Faults, texts: Sequence[File] = (), *, figures_do: bool = False, compared: bool = False
+) -> Taken:
     """Read the files, or ``texts`` that stand for them; every fault of flags and files is raised together.
 
-    ``figures_do``: where no model is named, the files' own figures make one, as far as they are whole.
+    ``figures_do``: where no model is named, the files' own figures make one, as far as they are whole. ``compared``: how many
+    devices the files start by themselves is wanted beside the number that flags say.
     """
     from meshwright.catalog import load_cluster, load_model, shrink
     from meshwright.documents.opening import open_source
@@ -129,8 +127,10 @@ def take(values: Values, faults: Faults, texts: Sequence[File] = (), *, figures_
     version = values.get("from_", "").partition("@")[2] or None
     size = _size(values)
     starts = None
-    if figures_do and size is not None:  # an adapter takes the devices that it is given as the files' own
-        starts = named.read(files, version=version and named.version, given=_given(values, model, None)).said.devices
+    if compared and size is not None:  # an adapter takes the devices that it is given as the files' own
+        alone = [named.read(each, version=version and named.version, given=_given(values, model, None)).said.devices
+                 for each in (files, called_otherwise(files))]
+        starts = alone[0] if alone[0] == alone[1] else None
     reading = named.read(files, version=version and named.version, given=_given(values, model, size))
     _refuse_strange(named.at(reading.version), reading)
     size = size or reading.said.devices or reading.source.devices
@@ -192,7 +192,7 @@ def _texts(values: Values, faults: Faults, paths: Sequence[str]) -> Sequence[Fil
 
     head = ""
     with faults:
-        head = _positional(values["arguments"]) if "arguments" in values else ""
+        head = positional(values["arguments"]) if "arguments" in values else ""
     files = []
     for path in paths:
         with faults:
@@ -219,22 +219,6 @@ def _refuse_strange(framework: Framework, reading: Reading) -> None:
             title=framework.title, launches=launches, question=question,
             path=", ".join(document.path for document in reading.source.documents),
         )
-
-
-def _positional(words: str) -> str:
-    """``set --`` for the arguments of a script, on the script's own first line so that lines keep their numbers.
-
-    Words of the form ``NAME=VALUE`` in front of them are its environment, as on a command line.
-    """
-    try:
-        called = shlex.split(words)
-        head = list(takewhile(lambda word: re.match(r"[A-Za-z_]\w*=", word), called))
-        exports = "".join(f"{export(name, value)}; " for name, _, value in (word.partition("=") for word in head))
-        rest = called[len(head) :]
-        return exports + (f"set -- {command(*rest)}; " if rest or not head else "")
-    except ValueError as error:
-        raise fault("import.arguments", "{words!r} are no words of a shell: {reason}", path="--arguments",
-                    words=words, reason=_SHELL.get(str(error), "they cannot be taken apart")) from None
 
 
 def _asked(values: Values, *, packed: bool) -> Mapping[str, object]:

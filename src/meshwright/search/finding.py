@@ -45,7 +45,7 @@ LISTED, RERANKED = 10, 4
 DEEPER = 4000
 """Fitting layouts that the framework is asked about one by one, where it refuses all of the best."""
 SHARDED_ANEW = 2
-"""Best layouts whose filled stages are tried over other shard groups."""
+"""Best layouts whose filled stages are tried over other shard groups. Our judgement."""
 ON_FRONT = 8
 """Points of the grid's front that are simulated."""
 

@@ -75,7 +75,7 @@ def check(request: CheckRequest, *, progress: Progress | None = None) -> CheckAn
 
     faults = Faults()
     values = request.read(faults)
-    return CheckAnswer(checked=judged(_question(values, take(values, faults, figures_do=True))))
+    return CheckAnswer(checked=judged(_question(values, take(values, faults, figures_do=True, compared=True))))
 
 
 def _question(values: Values, taken: Taken) -> Question:

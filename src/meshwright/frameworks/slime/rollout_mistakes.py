@@ -104,7 +104,7 @@ def _share(reading: Reading, case: Case | None) -> Iterator[Values]:
     setting = reading.source.settings.get(_MEMORY)
     share = values_of(reading).number(_MEMORY) if setting is not None else None
     if share is not None and not 0.0 < share <= 1.0:
-        yield at(setting, 0.6)
+        yield at(setting, "above 0 and at most 1")
 
 
 ROLLOUTS = (
