@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from meshwright.api import make_case
-from meshwright.api.sources import _positional
+from meshwright.api.called import positional
 from meshwright.catalog import cluster_for
 from meshwright.check import Question, check
 from meshwright.cli import main
@@ -56,7 +56,7 @@ def test_what_a_branch_decides_is_not_asked_for_by_its_name():
     )
     found = next(each for each in read("megatron", "a.sh", script, num_devices=8).messages if each.id == "setting.unknown")
     assert "$N, which the script decides" in str(found) and '--arguments "..."' in str(found)
-    assert read("megatron", "a.sh", _positional("big 128") + script, num_devices=8).layout.tensor_parallel == 4
+    assert read("megatron", "a.sh", positional("big 128") + script, num_devices=8).layout.tensor_parallel == 4
 
 
 def test_nothing_follows_from_a_degree_that_is_not_known():
@@ -67,10 +67,10 @@ def test_nothing_follows_from_a_degree_that_is_not_known():
 
 def test_arguments_are_variables_and_words():
     script = f"torchrun --nproc_per_node $GPUS pretrain_gpt.py {PARALLEL} $1\n"
-    reading = read("megatron", "a.sh", _positional("GPUS=8 4") + script, num_devices=8)
+    reading = read("megatron", "a.sh", positional("GPUS=8 4") + script, num_devices=8)
     assert reading.layout.tensor_parallel == 4
     assert reading.source.devices_per_node == 8
-    assert _positional("8 A=1") == "set -- 8 A=1; "
+    assert positional("8 A=1") == "set -- 8 A=1; "
 
 
 @pytest.mark.parametrize(

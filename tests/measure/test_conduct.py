@@ -1,7 +1,7 @@
 """The loop on this machine: every ending is classed, retried where that helps, and nothing stays behind."""
 
 import pytest
-from trials_here import PATIENT, conducted
+from trials_here import conducted
 
 from meshwright.measure.conduct.alike import FirstFailures
 from meshwright.measure.conduct.budget import Budget
@@ -32,10 +32,10 @@ def test_every_ending_has_its_class_and_is_tried_again_where_that_helps(run):
 
 
 def test_a_call_whose_first_trials_fail_alike_ends_and_others_go_on(tmp_path):
-    first, found = conducted(tmp_path / "a.db", "user", "user 41", "user 42", "ok", limits=PATIENT)
+    first, found = conducted(tmp_path / "a.db", "user", "user 41", "user 42", "ok")
     assert list(found) == ["user", "user 41", "user 42"]
     assert first.stopped == "the first 3 trials failed alike: pretrain_gpt.py: error: unrecognized arguments: --foo"
-    _, found = conducted(tmp_path / "b.db", "user", "user 41", "exits", "user 42", "ok", limits=PATIENT)
+    _, found = conducted(tmp_path / "b.db", "user", "user 41", "exits", "user 42", "ok")
     assert found["ok"][0].outcome.status == "ok", "they failed each its own way"
 
 

@@ -292,3 +292,19 @@ def test_no_slurm_is_one_line(monkeypatch):
     monkeypatch.setattr(shutil, "which", lambda name: None)
     with pytest.raises(InputError, match=r"--executor: sbatch is not here: trials are handed over where Slurm's commands are"):
         Slurm().check([TRIAL])
+
+
+def test_a_trial_that_is_cancelled_before_its_keeper_is_up_is_cancelled(tmp_path):
+    """The keeper died of it without a word, and the node was said to be at fault."""
+    local, trial = Local(), Trial(label="t", command=("sleep", "60"), limits=Limits(first_step_s=60.0, grace_s=0.3), steps=1)
+    for number in range(3):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        handle = local.submit(trial, folder, f"mark-{tmp_path.name}-{number}")
+        local.cancel(handle, 0.3)
+        until = time.monotonic() + 60.0
+        while local.poll([handle])[handle].phase != "ended":
+            assert time.monotonic() < until
+            time.sleep(0.02)
+        assert local.collect(handle, folder).cause == "cancelled"
+        assert not marked(f"mark-{tmp_path.name}-{number}")

@@ -44,6 +44,7 @@ def main(folder: Path) -> int:
     signal.signal(signal.SIGCHLD, lambda *_: None)
     for ignored in (signal.SIGINT, signal.SIGHUP):
         signal.signal(ignored, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})  # one that came before waits for it (executors.local)
     begun, kills, cause, said = time.time(), _memory_kills(), "", ""
     status: int | None
     try:

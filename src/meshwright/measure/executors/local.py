@@ -14,7 +14,7 @@ import socket
 import subprocess
 import sys
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,13 +30,23 @@ from meshwright.measure.executors.slurm_scripts import command_of, together
 from meshwright.measure.trial import ENDED
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from meshwright.measure.trial import Trial
 
 ADOPT_S = 60.0
 """How long a keeper may take to end what it keeps once whoever started it is gone."""
 FREED_S = 5.0
+
+
+@contextmanager
+def _told_once_it_listens() -> Iterator[None]:
+    """A SIGTERM to a keeper that is started here waits until it listens: one that is not up yet would die of it without a word."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class Local:
@@ -84,7 +94,7 @@ class Local:
                 environment[RANKS] = str(self._ready(trial, folder, lease))
                 asked["command"] = handed_over(trial, folder)
             (folder / "keeper.json").write_text(json.dumps(asked), encoding="utf-8")
-            with (folder / "keeper.log").open("ab") as log:
+            with (folder / "keeper.log").open("ab") as log, _told_once_it_listens():
                 process = subprocess.Popen(
                     [sys.executable, "-I", "-S", keeper.__file__, str(folder)], stdin=subprocess.PIPE, stdout=log, stderr=log,
                     cwd=folder, start_new_session=True, pass_fds=lease.handles,
