@@ -41,6 +41,24 @@ def test_a_named_recipe_is_what_it_says(rows):
     assert {each.case.training.precision.gradient_bytes for each in (graphed, partial, plain)} == {2.0}
 
 
+def test_stages_hold_what_the_recipe_of_deepseek_puts_there(rows):
+    """Megatron-Bridge set_deepseek_v3_pipeline_model_parallel_layout; NeMo pretrain_deepseek_v3.py, 64 / PP - 1 and 64 / PP - 2."""
+    placed = {name: run(rows[name]).layout.stage_layers for name in ("nv0136", "nv0135", "nv0043", "nv0019", "nv0290", "nv0704", "nv0702")}
+    assert placed["nv0136"] == ((4,) * 15 + (1,),)
+    assert placed["nv0135"] == ((4,) * 4,) * 3 + ((4, 4, 4, 1),)
+    assert placed["nv0043"] == ((8,) * 7 + (5,),)
+    assert placed["nv0019"] == ((4, 4),) * 7 + ((4, 1),), "a layout string of the row decides"
+    assert placed["nv0290"] == layers_of("Et|(tt|)*30mL", 8, 4)
+    assert placed["nv0704"] == ((15, 16, 16, 14),)
+    assert placed["nv0702"] == ((3, *(4,) * 14, 2),)
+
+
+def test_attention_fell_back_on_blackwell_before_cudnn_had_a_backward_of_its_widths(rows):
+    assert run(rows["nv0704"]).layout.attention == "math"
+    assert run(rows["nv0702"]).layout.attention is None, "Hopper has one since cuDNN 9.5"
+    assert run(rows["nv0247"]).layout.attention is None, "a later release"
+
+
 def test_dropped_tokens_need_no_counts_and_no_flex_dispatcher(rows):
     said = rows["nv0282"].said
     assert said.balanced

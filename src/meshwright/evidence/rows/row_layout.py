@@ -46,7 +46,7 @@ def layout_of(row: Row, num_layers: int) -> Layout:
         parameter_shards=shards if stage >= 3 else 1,
         microbatch_sequences=mb, num_microbatches=sequences // (dp * mb), recompute=_recompute(said, pp, chunks),
         schedule="interleaved" if chunks > 1 else "1f1b", context_kind=said.context_kind,
-        offload=("optimizer",) if said.offloaded_states else (),
+        offload=("optimizer",) if said.offloaded_states else (), attention=said.attention,
         overlap=Overlap(
             tensor=said.tensor_overlap and tp > 1, expert=said.expert_overlap, gradient_reduce=said.gradient_overlap,
             parameter_gather=said.parameter_overlap, point_to_point=said.message_overlap,

@@ -10,6 +10,8 @@ from meshwright.estimate.split import cost_split, fill_split
 from meshwright.evidence.rows.refused import ImpossibleError, UnreadableError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from meshwright.domain.layout import Layout
     from meshwright.domain.model import Model
     from meshwright.estimate.split import Split
@@ -26,6 +28,9 @@ def placed(row: Row, model: Model, layout: Layout) -> Layout:
     said, stages, chunks, layers = row.said, layout.pipeline_parallel, layout.virtual_stages, layout.stage_layers
     if said.placement == "cost" and stages > 1:
         layers = cost_split(model, stages)
+    if said.placement == "fill" and stages > 1:
+        (places,) = fill_split(model.num_layers, stages * chunks)
+        layers = _by_chunk(places, stages)
     if said.pipeline_layout:
         split = layers_of(said.pipeline_layout, stages, chunks)
         layers = split if split and sum(map(sum, split)) == model.num_layers else None
@@ -59,7 +64,12 @@ def layers_of(layout: str, stages: int, chunks: int) -> Split | None:
     places = [place.count("t") for place in text.split("|")]
     if len(places) != stages * chunks:
         return None
-    return tuple(tuple(places[chunk * stages : (chunk + 1) * stages]) for chunk in range(chunks))
+    return _by_chunk(places, stages)
+
+
+def _by_chunk(places: Sequence[int], stages: int) -> Split:
+    """Layers of places, which run over the stages chunk after chunk, by chunk and stage."""
+    return tuple(tuple(places[start : start + stages]) for start in range(0, len(places), stages))
 
 
 def _refused_by_cost(layout: Layout) -> str | None:
@@ -92,4 +102,4 @@ def _without_idle(num_layers: int, idle: tuple[int, ...], stages: int, chunks: i
     counts = [each] * (stages * chunks)
     for layer in idle:
         counts[layer // each] -= 1
-    return tuple(tuple(counts[chunk * stages : (chunk + 1) * stages]) for chunk in range(chunks))
+    return _by_chunk(counts, stages)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from meshwright.domain.layout import AttentionKernel  # noqa: TC001 - msgspec reads the annotation
 from meshwright.value import Value
 
 
@@ -69,6 +70,8 @@ class Said(Value, frozen=True, kw_only=True):
     """Optimizer states wait on the host, and what else the implementation sends along."""
     attention_by_default: bool = False
     """The framework chose the back end of attention."""
+    attention: AttentionKernel | None = None
+    """The kernel of attention, where it is not the implementation's own."""
 
     # numbers
     recipe: str = ""
@@ -107,8 +110,9 @@ class Said(Value, frozen=True, kw_only=True):
     gradient_overlap: bool = True
     parameter_overlap: bool = True
     message_overlap: bool = True
-    placement: Literal["", "cost", "ends"] = ""
-    """Layers by nanotron's cumulative cost, or with both ends counted as a layer each; else as even as possible."""
+    placement: Literal["", "cost", "ends", "fill"] = ""
+    """Layers by nanotron's cumulative cost, with both ends counted as a layer each, or place after place filled up, so that the
+    last has what is left; else as even as possible."""
     pipeline_layout: str = ""
     """Megatron-Core's pipeline layout string."""
 
