@@ -112,10 +112,33 @@ def test_quantised_experts_launch_more_kernels_unless_they_are_fused():
     kind = made.model.kinds[-1]
     plain = replace(made, training=replace(made.training, precision=precision_named("bf16")))
     fused = replace(plain, implementation=implementation_named("megatron-te-graphed"))
-    local = made.model.experts.num_experts / 8
     more = float(kernels(kind, made, shape, "ring")[0] - kernels(kind, plain, shape, "ring")[0])
-    assert more == (made.training.precision.expert_kernels - 1) * made.implementation.kernels_expert_forward * local
+    assert more == 2 * made.model.experts.num_experts / 8, "an expert's input is quantised for each of its two products"
     assert float(kernels(kind, fused, shape, "ring")[0]) == float(kernels(kind, plain, shape, "ring")[0])
+
+
+@pytest.mark.parametrize(("precision", "forward", "backward"), [
+    ("bf16", 2, 4), ("fp8-mx", 4, 6), ("fp8-blockwise", 4, 6), ("fp8-cs", 8, 10), ("fp8-delayed", 2, 4), ("nvfp4", 4, 8),
+])
+def test_an_expert_more_launches_what_transformer_engine_runs_expert_by_expert(precision, forward, backward):
+    """GroupedLinear of 2.12: split_quantize of the input, of the gradient (for both products of the backward), and the products."""
+    made = case(precision=precision, device="b200")
+    kind = made.model.kinds[-1]
+    few, many = (
+        kernels(kind, made, work_shape(microbatch_sequences=1, sequence_tokens=4096, expert_parallel=degree), "ring")
+        for degree in (8, 4)
+    )
+    more = made.model.experts.num_experts / 8
+    assert [float(b - a) / more for a, b in zip(few, many, strict=True)] == [forward, backward]
+
+
+def test_biases_are_added_expert_by_expert():
+    made = case("gpt-oss-120b", precision="bf16")
+    kind = made.model.kinds[-1]
+    bare = replace(kind, feed_forward=replace(kind.feed_forward, expert_bias=False))
+    shape = work_shape(microbatch_sequences=1, sequence_tokens=4096, expert_parallel=8)
+    counts = [kernels(each, made, shape, "ring") for each in (kind, bare)]
+    assert [float(a - b) for a, b in zip(*counts, strict=True)] == [2 * 128 / 8, 6 * 128 / 8]
 
 
 def test_expert_biases_cost_passes_and_others_do_not():

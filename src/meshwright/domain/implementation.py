@@ -146,6 +146,9 @@ class Implementation(Value, frozen=True, kw_only=True):
     kernels_expert_forward: int = 0
     """Kernels per local expert on top: grouped products that are launched one by one."""
     kernels_expert_backward: int = 0
+    kernels_expert_bias_forward: int = 0
+    """Kernels per local expert whose products have biases that are added expert by expert."""
+    kernels_expert_bias_backward: int = 0
     kernels_ring_forward: int = 0
     """Kernels per layer of every further step of a context-parallel ring: attention of a block, its merge, sends, slices."""
     kernels_ring_backward: int = 0

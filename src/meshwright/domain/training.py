@@ -84,8 +84,10 @@ class Precision(Value, frozen=True, kw_only=True):
     weights are cast to the base data type, all of them at once, before they are quantised."""
     cast_passes: float = 0.0
     """Times that each operand of a low-precision GEMM is read and written to be scaled and quantised, and transposed."""
-    expert_kernels: float = 1.0
-    """Kernels of one product of one expert: 1 in BF16, more where operands are scaled, quantised and their scales laid out."""
+    expert_product_kernels: float = 1.0
+    """Kernels of one product of one expert: 2 where a scale is computed for each."""
+    expert_cast_kernels: float = 0.0
+    """Kernels that quantise an operand of one expert: 0 in BF16, and where one kernel quantises for all experts."""
     families: tuple[str, ...] = ()
     """Device families that run the recipe; empty: all with its data types."""
     bf16_edge_layers: int = 0

@@ -55,14 +55,18 @@ class LayerTime(Struct, frozen=True, kw_only=True):
 def kernels(kind: LayerKind, case: Case, shape: WorkShape, context_kind: ContextKind) -> tuple[Array, Array]:
     """Kernels that the forward and the backward of one layer launch.
 
-        n h / 2 + n_mixer + [ring] (c - 1) n_ring + a n_adapter + [moe] (n_moe + q n_expert E / e)
+        n h / 2 + n_mixer + [ring] (c - 1) n_ring + a n_adapter + [moe] (n_moe + ((p + q) n_expert + n_bias) E / e);
+        backward p + q / 2
 
     Symbols: h 2, or 1 in layers of one block; n_mixer ``perf.mixers.mixer_kernels``; c context parallelism; a adapters (LoRA);
-             E / e local experts, whose products are launched one by one where the implementation says so;
-             q ``expert_kernels`` of the precision, 1 where the experts are fused.
+             E / e local experts, whose products are launched one by one where the implementation says so; p and q
+             ``expert_product_kernels`` and ``expert_cast_kernels`` of the precision, 1 and 0 where the experts are fused. The two
+             products of a backward share one operand, the gradient, which is cast once; weights are cast once a step; n_bias what
+             adds biases expert by expert, where the experts have any.
     Shapes:  the columns of ``shape``.
     Units:   kernels.
-    Source:  Transformer Engine GroupedLinear runs one cuBLAS call per expert and product; MindSpeed ring_context_parallel.
+    Source:  Transformer Engine 2.7 to 2.14 GroupedLinear: one cuBLAS call per expert and product (multi_stream_cublas_gemm);
+             MindSpeed ring_context_parallel.
     """
     implementation, experts = case.implementation, kind.experts
     halves = (kind.mixes + kind.has_block) / 2.0
@@ -75,10 +79,16 @@ def kernels(kind: LayerKind, case: Case, shape: WorkShape, context_kind: Context
     if experts is None:
         return forward, backward
     local = experts.num_experts / shape.expert_parallel
-    each = 1.0 if implementation.expert_fusion else case.training.precision.expert_kernels
+    precision, fused = case.training.precision, implementation.expert_fusion
+    products, casts = (1.0, 0.0) if fused else (precision.expert_product_kernels, precision.expert_cast_kernels)
+    each_forward = implementation.kernels_expert_forward * (products + casts)
+    each_backward = implementation.kernels_expert_backward * (products + casts / 2.0)
+    if experts.expert_bias:
+        each_forward = each_forward + implementation.kernels_expert_bias_forward
+        each_backward = each_backward + implementation.kernels_expert_bias_backward
     return (
-        forward + implementation.kernels_moe_forward + implementation.kernels_expert_forward * local * each,
-        backward + implementation.kernels_moe_backward + implementation.kernels_expert_backward * local * each,
+        forward + implementation.kernels_moe_forward + each_forward * local,
+        backward + implementation.kernels_moe_backward + each_backward * local,
     )
 
 
@@ -100,7 +110,7 @@ def weight_kernels(products: Sequence[Product], kind: LayerKind, case: Case, sha
     count = array(float(sum(not each.grouped for each in products)))
     if kind.experts is None or case.implementation.expert_fusion:
         return count + sum(each.grouped for each in products)
-    local = kind.experts.num_experts / shape.expert_parallel * case.training.precision.expert_kernels
+    local = kind.experts.num_experts / shape.expert_parallel * case.training.precision.expert_product_kernels
     return count + local * sum(each.grouped for each in products)
 
 
