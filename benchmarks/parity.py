@@ -16,9 +16,10 @@ import yaml
 from rich.console import Console
 from rich.table import Table
 
+from meshwright.domain.attention import Attention, LatentAttention
 from meshwright.domain.label import parse_layout
 from meshwright.domain.mixers import GatedDelta, Mamba2
-from meshwright.domain.model import Attention, LatentAttention, LayerKind, MixtureOfExperts, Mlp, Model
+from meshwright.domain.model import LayerKind, MixtureOfExperts, Mlp, Model
 from meshwright.engine.launch import Task, launch
 from meshwright.engine.request import Options, Request
 

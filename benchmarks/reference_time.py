@@ -14,9 +14,10 @@ from time import perf_counter, thread_time
 from typing import TYPE_CHECKING
 
 from meshwright.catalog import load_cluster
+from meshwright.domain.attention import Attention
 from meshwright.domain.label import label
 from meshwright.domain.layout import Full, Layout, Selective
-from meshwright.domain.model import Attention, LayerKind, Mlp, Model
+from meshwright.domain.model import LayerKind, Mlp, Model
 from meshwright.engine.launch import Task, launch
 from meshwright.engine.request import Options
 from meshwright.engine.run import request_of

@@ -13,11 +13,12 @@ from tests.draws import examples
 from meshwright.catalog import calibration, cluster_for, implementations, load_model, optimizer, optimizers, precisions, shrink
 from meshwright.catalog import implementation as implementation_named
 from meshwright.catalog import precision as precision_named
+from meshwright.domain.attention import Attention, LatentAttention
 from meshwright.domain.case import Case
 from meshwright.domain.cluster import Cluster
 from meshwright.domain.features import Features
 from meshwright.domain.layout import Full, Grid, Layout, NoRecompute, Overlap, Recompute, Selective, mixed, whole
-from meshwright.domain.model import Attention, LatentAttention, LayerKind, MixtureOfExperts, Mlp, Model
+from meshwright.domain.model import LayerKind, MixtureOfExperts, Mlp, Model
 from meshwright.domain.training import Batch, Lora, Training
 from meshwright.estimate.split import default_split
 from meshwright.search import layout_refusals

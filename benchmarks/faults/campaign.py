@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.faults.worker import Payload
+from meshwright.domain.attention import Attention
 from meshwright.domain.label import parse_layout
-from meshwright.domain.model import Attention, LayerKind, Mlp, Model
+from meshwright.domain.model import LayerKind, Mlp, Model
 from meshwright.engine.launch import Task, launch
 from meshwright.engine.request import Options, Request
 from meshwright.errors import NoAnswerError

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from tests.draws import examples
 
 from meshwright.catalog import load_model
-from meshwright.domain.model import Attention, LatentAttention, LayerKind, MixtureOfExperts, Mlp, Model
+from meshwright.domain.attention import Attention, LatentAttention
+from meshwright.domain.model import LayerKind, MixtureOfExperts, Mlp, Model
 from meshwright.perf.parameters import (
     ParameterCounts,
     active_parameters,

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from meshwright.domain.attention import Attention
 from meshwright.domain.label import MODULES, label, parse_layout, parse_recompute, recompute_word
 from meshwright.domain.layout import Full, Layout, Mixed, NoRecompute, Overlap, Selective, ordered_parts, overlapping
-from meshwright.domain.model import Attention, LayerKind, Mlp, Model
+from meshwright.domain.model import LayerKind, Mlp, Model
 from meshwright.errors import InputError
 
 CONTRACT = (

@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 from meshwright.catalog import calibration, cluster_for
 from meshwright.catalog.implementations import implementation
 from meshwright.catalog.recipes import optimizer, precision
+from meshwright.domain.attention import Attention
 from meshwright.domain.case import Case
 from meshwright.domain.layout import Full, Layout, Selective
 from meshwright.domain.mixers import GatedDelta, Mamba2
-from meshwright.domain.model import Attention, LayerKind, MixtureOfExperts, Mlp, Model
+from meshwright.domain.model import LayerKind, MixtureOfExperts, Mlp, Model
 from meshwright.domain.training import Batch, Training
 from meshwright.engine.dry_run import Job
 

@@ -8,8 +8,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from meshwright.domain.attention import Attention  # noqa: E402
 from meshwright.domain.layout import Layout  # noqa: E402
-from meshwright.domain.model import Attention, LayerKind, MixtureOfExperts, Mlp, Model  # noqa: E402
+from meshwright.domain.model import LayerKind, MixtureOfExperts, Mlp, Model  # noqa: E402
 from meshwright.engine import parallel  # noqa: E402
 from meshwright.engine.decoder import Decoder  # noqa: E402
 

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from meshwright.catalog import implementation, load_model
 from meshwright.catalog.recipes import precision
+from meshwright.domain.attention import Attention
 from meshwright.domain.mixers import GatedDelta, KimiDelta, Lightning, Mamba, Mamba2, Mixer, ShortConvolution
-from meshwright.domain.model import Attention, LayerKind, Model
+from meshwright.domain.model import LayerKind, Model
 from meshwright.perf.activations import checkpoint_bytes, saved_bytes
 from meshwright.perf.attention import attended_pairs, core_pairs, index_flops
 from meshwright.perf.exchange import mixer_context_s

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from tests.draws import examples
 
 from meshwright.catalog import load_model
-from meshwright.domain.model import Attention, LayerKind, Mlp
+from meshwright.domain.attention import Attention
+from meshwright.domain.model import LayerKind, Mlp
 from meshwright.errors import InputError
 from meshwright.readers.hf_config import model_from_config
 

@@ -20,12 +20,13 @@ from meshwright.api.packed_dynamic import Dynamic
 from meshwright.api.packed_gain import Speedup
 from meshwright.api.packed_steps import Outcome, Rules
 from meshwright.api.packs import Samples
+from meshwright.domain.attention import Attention
 from meshwright.domain.case import Case
 from meshwright.domain.cluster import Cluster, Device, Link
 from meshwright.domain.estimate import Estimate, Fits, HostMemory, Infeasible, Stage, StageMemory, Term, TimeSplit, Unmet
 from meshwright.domain.label import label
 from meshwright.domain.layout import Full, Layout
-from meshwright.domain.model import Attention, LayerKind, Mlp, Model
+from meshwright.domain.model import LayerKind, Mlp, Model
 from meshwright.domain.training import Batch, Optimizer, Precision, Training
 from meshwright.errors import Message
 from meshwright.packing import Figures

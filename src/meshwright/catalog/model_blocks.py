@@ -9,19 +9,9 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import field
 
 from meshwright.catalog.figures import cited
+from meshwright.domain.attention import Attention
 from meshwright.domain.mixers import MIXERS, GatedDelta, KimiDelta, Lightning, Mamba, Mamba2, ShortConvolution
-from meshwright.domain.model import (
-    NO_BLOCK,
-    Attention,
-    LayerKind,
-    Lookup,
-    MixtureOfExperts,
-    Mlp,
-    Model,
-    NormKind,
-    PositionEncoding,
-    Side,
-)
+from meshwright.domain.model import NO_BLOCK, LayerKind, Lookup, MixtureOfExperts, Mlp, Model, NormKind, PositionEncoding, Side
 from meshwright.domain.tower import Tower
 from meshwright.errors import Message, did_you_mean
 from meshwright.readers.limits import MAX_LAYERS, refuse_giants

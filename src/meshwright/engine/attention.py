@@ -15,7 +15,8 @@ from meshwright.engine.positions import alibi_slopes, allowed, rotate
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from meshwright.domain.model import Attention, Model
+    from meshwright.domain.attention import Attention
+    from meshwright.domain.model import Model
 
     Exchange = Callable[[Tensor, bool], Tensor]
     """Heads for tokens (True), or back: what Ulysses does around attention. ``[batch, heads, tokens, width]``."""

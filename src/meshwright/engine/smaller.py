@@ -11,8 +11,9 @@ from meshwright.domain.model import Mlp
 from meshwright.errors import fault
 
 if TYPE_CHECKING:
+    from meshwright.domain.attention import Attention
     from meshwright.domain.mixers import Mixer
-    from meshwright.domain.model import Attention, LayerKind, Model
+    from meshwright.domain.model import LayerKind, Model
 
 GRAIN = 16
 """Widths are multiples of it."""

@@ -9,9 +9,9 @@ from msgspec import Struct
 from meshwright.domain.layout import Selective
 
 if TYPE_CHECKING:
+    from meshwright.domain.attention import Attention
     from meshwright.domain.case import Case
     from meshwright.domain.layout import Layout
-    from meshwright.domain.model import Attention
 
 
 class Planned(Struct, frozen=True):

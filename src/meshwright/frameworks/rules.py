@@ -17,9 +17,9 @@ from meshwright.frameworks.planned import Planned
 
 if TYPE_CHECKING:
     from meshwright.documents.source import Setting
+    from meshwright.domain.attention import Attention
     from meshwright.domain.case import Case
     from meshwright.domain.layout import Layout
-    from meshwright.domain.model import Attention
     from meshwright.frameworks.settings import Reading, Severity
 
 Predicate: TypeAlias = "Callable[[Case, Layout], Values | None]"

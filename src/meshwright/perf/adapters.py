@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from meshwright.domain.model import NO_ATTENTION
+from meshwright.domain.attention import NO_ATTENTION
 from meshwright.perf.arrays import Array, array
 from meshwright.perf.elementwise import memory_bound_s
 

@@ -9,9 +9,9 @@ import numpy as np
 from meshwright.perf.arrays import Array, Number, array, ceil_divide
 
 if TYPE_CHECKING:
+    from meshwright.domain.attention import Attention
     from meshwright.domain.calibration import Constants
     from meshwright.domain.cluster import Device
-    from meshwright.domain.model import Attention
 
 
 def attended_pairs(

@@ -11,9 +11,10 @@ from meshwright.perf.arrays import Array, Number, array
 from meshwright.perf.parameters import met_parameters, total_parameters
 
 if TYPE_CHECKING:
+    from meshwright.domain.attention import Attention
     from meshwright.domain.case import Case
     from meshwright.domain.episode import Engine
-    from meshwright.domain.model import Attention, LayerKind, Model
+    from meshwright.domain.model import LayerKind, Model
 
 ELEMENT_BYTES = 2.0
 """Weights, keys and values of engines are BF16."""

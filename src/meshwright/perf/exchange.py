@@ -23,11 +23,12 @@ from meshwright.perf.operators import gathered_columns, key_value_heads
 from meshwright.perf.widths import attention_input
 
 if TYPE_CHECKING:
+    from meshwright.domain.attention import Attention
     from meshwright.domain.case import Case
     from meshwright.domain.layout import ContextKind, Overlap
     from meshwright.domain.mesh import Group
     from meshwright.domain.mixers import Mixer
-    from meshwright.domain.model import Attention, LayerKind
+    from meshwright.domain.model import LayerKind
     from meshwright.perf.operators import WorkShape
     from meshwright.perf.placement import Groups
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from meshwright.domain.model import NO_ATTENTION
+from meshwright.domain.attention import NO_ATTENTION
 from meshwright.perf.elementwise import memory_bound_s
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from meshwright.domain.attention import NO_ATTENTION
 from meshwright.domain.mixers import GatedDelta
-from meshwright.domain.model import NO_ATTENTION
 from meshwright.perf.operators import routed_tokens
 from meshwright.value import Value
 

@@ -13,8 +13,9 @@ from meshwright.perf.attention import is_detached
 from meshwright.perf.mixers import mixer_shapes
 
 if TYPE_CHECKING:
+    from meshwright.domain.attention import Attention, CompressedAttention
     from meshwright.domain.mixers import Mixer
-    from meshwright.domain.model import Attention, CompressedAttention, LayerKind, Mlp, Model
+    from meshwright.domain.model import LayerKind, Mlp, Model
 
 
 LAST_PRODUCT = "mlp out"

@@ -18,7 +18,8 @@ from meshwright.perf.mixers import mixer_weights
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from meshwright.domain.model import Attention, CompressedAttention, LayerKind, MixtureOfExperts, Model, Side
+    from meshwright.domain.attention import Attention, CompressedAttention
+    from meshwright.domain.model import LayerKind, MixtureOfExperts, Model, Side
 
 Count: TypeAlias = int | np.integer[Any] | npt.NDArray[np.int64]
 """A whole number, or a column of them (not of floats: division is exact)."""

@@ -24,10 +24,11 @@ from meshwright.perf.widths import has_part, row_elements, row_exists
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from meshwright.domain.attention import Attention
     from meshwright.domain.case import Case
     from meshwright.domain.measured import Direction
     from meshwright.domain.mixers import Mixer
-    from meshwright.domain.model import Attention, LayerKind
+    from meshwright.domain.model import LayerKind
     from meshwright.perf.operators import Product, WorkShape
 
 ATTENTION_CORE, FEED_FORWARD, PER_OPERATOR = "core_attn", "mlp", "op"

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from msgspec import Struct
 
+from meshwright.domain.attention import Attention
 from meshwright.domain.layout import Overlap
-from meshwright.domain.model import Attention, LayerKind, Mlp, Model
+from meshwright.domain.model import LayerKind, Mlp, Model
 from meshwright.perf.activations import saved_bytes
 from meshwright.perf.arrays import Array, array
 from meshwright.perf.attention import attention_flops, core_pairs

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, assert_never
 
 import numpy as np
 
+from meshwright.domain.attention import NO_ATTENTION
 from meshwright.domain.mixers import GatedDelta, KimiDelta, Lightning
-from meshwright.domain.model import NO_ATTENTION, MixtureOfExperts
+from meshwright.domain.model import MixtureOfExperts
 from meshwright.perf.arrays import Array, Number, array
 from meshwright.perf.attention import core_widths
 from meshwright.perf.mixers import chunk_state_width
@@ -16,8 +17,9 @@ from meshwright.perf.operators import key_value_heads, routed_tokens
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from meshwright.domain.attention import Attention
     from meshwright.domain.implementation import Condition, Part, Shard, Width
-    from meshwright.domain.model import Attention, LayerKind
+    from meshwright.domain.model import LayerKind
     from meshwright.perf.operators import WorkShape
 
 

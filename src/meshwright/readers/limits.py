@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from meshwright.domain.model import NO_ATTENTION, Mlp
+from meshwright.domain.attention import NO_ATTENTION
+from meshwright.domain.model import Mlp
 from meshwright.errors import fault
 
 if TYPE_CHECKING:

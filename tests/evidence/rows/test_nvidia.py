@@ -43,7 +43,8 @@ def test_a_named_recipe_is_what_it_says(rows):
 
 def test_stages_hold_what_the_recipe_of_deepseek_puts_there(rows):
     """Megatron-Bridge set_deepseek_v3_pipeline_model_parallel_layout; NeMo pretrain_deepseek_v3.py, 64 / PP - 1 and 64 / PP - 2."""
-    placed = {name: run(rows[name]).layout.stage_layers for name in ("nv0136", "nv0135", "nv0043", "nv0019", "nv0290", "nv0704", "nv0702")}
+    names = ("nv0136", "nv0135", "nv0043", "nv0019", "nv0290", "nv0704", "nv0702")
+    placed = {name: run(rows[name]).layout.stage_layers for name in names}
     assert placed["nv0136"] == ((4,) * 15 + (1,),)
     assert placed["nv0135"] == ((4,) * 4,) * 3 + ((4, 4, 4, 1),)
     assert placed["nv0043"] == ((8,) * 7 + (5,),)

@@ -8,7 +8,8 @@ from math import log
 from typing import TYPE_CHECKING
 
 from meshwright.catalog.families import Family, Shape, family
-from meshwright.domain.model import Attention, LayerKind, Mlp, Model
+from meshwright.domain.attention import Attention
+from meshwright.domain.model import LayerKind, Mlp, Model
 from meshwright.errors import fault
 from meshwright.perf.parameters import total_parameters
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from meshwright.catalog import load_model, models
 from meshwright.catalog.model_sheet import model_names
-from meshwright.domain.model import Attention, LayerKind, MixtureOfExperts, Mlp, Model
+from meshwright.domain.attention import Attention
+from meshwright.domain.model import LayerKind, MixtureOfExperts, Mlp, Model
 from meshwright.evidence.rows.columns import shown
 from meshwright.evidence.rows.refused import UnreadableError
 from meshwright.perf.operators import is_plain

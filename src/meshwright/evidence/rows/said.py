@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from meshwright.domain.layout import AttentionKernel  # noqa: TC001 - msgspec reads the annotation
+from meshwright.domain.layout import AttentionKernel
 from meshwright.value import Value
 
 

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING
 
 from meshwright.catalog import calibration, cluster_for, recipes
 from meshwright.catalog import implementation as implementation_named
+from meshwright.domain.attention import Attention
 from meshwright.domain.case import Case
 from meshwright.domain.layout import Layout
 from meshwright.domain.memory_reading import MemoryReading
-from meshwright.domain.model import Attention, LayerKind, Mlp, Model
+from meshwright.domain.model import LayerKind, Mlp, Model
 from meshwright.domain.training import Batch, Training
 from meshwright.estimate.evaluate import evaluate
 from meshwright.value import Value

@@ -17,8 +17,9 @@ from meshwright.frameworks.megatron.hybrid import PIPES, inexpressible_hybrid, i
 from meshwright.frameworks.megatron.sparse import add_sparse_attention, shared_choice
 
 if TYPE_CHECKING:
+    from meshwright.domain.attention import Attention
     from meshwright.domain.case import Case
-    from meshwright.domain.model import Attention, Model
+    from meshwright.domain.model import Model
 
 _ACTIVATIONS = {
     "GptOssForCausalLM": ("--quick-geglu",),

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from meshwright.domain.attention import Attention
 from meshwright.domain.layout import Layout
-from meshwright.domain.model import Attention, LayerKind, Mlp, Model
+from meshwright.domain.model import LayerKind, Mlp, Model
 from meshwright.estimate.evaluate import evaluate
 from meshwright.measure.reference import case_of
 

@@ -6,7 +6,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from meshwright.domain.model import Attention, LayerKind, Mlp, Model, Side
+from meshwright.domain.attention import Attention
+from meshwright.domain.model import LayerKind, Mlp, Model, Side
 from meshwright.readers.architectures.dense import uniform
 from meshwright.readers.architectures.older import full_attention, of_one_kind
 from meshwright.readers.architectures.parts import (

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from meshwright.domain.model import Attention, LayerKind, MixtureOfExperts, Mlp, Model, Side
+from meshwright.domain.attention import Attention
+from meshwright.domain.model import LayerKind, MixtureOfExperts, Mlp, Model, Side
 from meshwright.readers.architectures.parts import grouped_attention, reads
 from meshwright.readers.architectures.stacks import mtp_count, of_layers, stack_words
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from meshwright.domain.model import Attention, LayerKind, MixtureOfExperts, Mlp, Model, NormKind
+from meshwright.domain.attention import Attention
+from meshwright.domain.model import LayerKind, MixtureOfExperts, Mlp, Model, NormKind
 from meshwright.readers.architectures.dense import qwen_windows
 from meshwright.readers.architectures.parts import grouped_attention, layer_pattern, reads, windows, with_windows
 

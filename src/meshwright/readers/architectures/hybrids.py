@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from meshwright.domain.attention import Attention, LatentAttention
 from meshwright.domain.mixers import GatedDelta, KimiDelta, Lightning, Mamba, Mamba2, ShortConvolution
-from meshwright.domain.model import Attention, LatentAttention, LayerKind, MixtureOfExperts, Mlp, Model
+from meshwright.domain.model import LayerKind, MixtureOfExperts, Mlp, Model
 from meshwright.readers.architectures.experts import sparse_blocks
 from meshwright.readers.architectures.parts import gated_mlp, grouped_attention, reads
 from meshwright.readers.architectures.stacks import (

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from meshwright.domain.model import Attention, LatentAttention, Model
+from meshwright.domain.attention import Attention, LatentAttention
+from meshwright.domain.model import Model
 from meshwright.readers.architectures.experts import dense_first_blocks, mixture
 from meshwright.readers.architectures.parts import reads
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from meshwright.domain.attention import Attention, Indexer
 from meshwright.domain.mixers import ShortConvolution
-from meshwright.domain.model import Attention, Indexer, LayerKind, Lookup, MixtureOfExperts, Mlp, Model, Side
+from meshwright.domain.model import LayerKind, Lookup, MixtureOfExperts, Mlp, Model, Side
 from meshwright.readers.architectures.experts import dense_first_blocks, mixture
 from meshwright.readers.architectures.hybrids import gated_delta, latent_without_rank
 from meshwright.readers.architectures.parts import gated_mlp, grouped_attention, reads, windows, with_windows

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from meshwright.domain.model import Attention, LayerKind, Lookup, MixtureOfExperts, Mlp, Model, Side
+from meshwright.domain.attention import Attention
+from meshwright.domain.model import LayerKind, Lookup, MixtureOfExperts, Mlp, Model, Side
 from meshwright.readers.architectures.parts import reads, windows
 from meshwright.readers.architectures.stacks import of_layers
 

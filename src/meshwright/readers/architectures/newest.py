@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from meshwright.domain.attention import Attention, Indexer
 from meshwright.domain.mixers import KimiDelta
-from meshwright.domain.model import Attention, Indexer, LayerKind, MixtureOfExperts, Mlp, Model, Side
+from meshwright.domain.model import LayerKind, MixtureOfExperts, Mlp, Model, Side
 from meshwright.readers.architectures.dense import uniform
 from meshwright.readers.architectures.experts import dense_first_blocks
 from meshwright.readers.architectures.hybrids import latent_without_rank

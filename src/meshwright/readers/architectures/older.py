@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from meshwright.domain.model import Attention, LayerKind, Mlp, Model, NormKind, PositionEncoding
+from meshwright.domain.attention import Attention
+from meshwright.domain.model import LayerKind, Mlp, Model, NormKind, PositionEncoding
 from meshwright.readers.architectures.parts import gated_mlp, head_width, reads
 
 if TYPE_CHECKING:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from meshwright.domain.model import Attention, LayerKind, Mlp, Model
+from meshwright.domain.attention import Attention
+from meshwright.domain.model import LayerKind, Mlp, Model
 from meshwright.registry import Registry
 
 if TYPE_CHECKING:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from meshwright.domain.model import Attention, MixtureOfExperts, Mlp, Model
+from meshwright.domain.attention import Attention
+from meshwright.domain.model import MixtureOfExperts, Mlp, Model
 from meshwright.readers.architectures.experts import dense_first_blocks, mixture
 from meshwright.readers.architectures.parts import grouped_attention, reads, windows, with_windows
 from meshwright.text import shown

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from meshwright.domain.model import Attention, CompressedAttention, Indexer, LayerKind, MixtureOfExperts, Model, Side
+from meshwright.domain.attention import Attention, CompressedAttention, Indexer
+from meshwright.domain.model import LayerKind, MixtureOfExperts, Model, Side
 from meshwright.readers.architectures.experts import dense_first_blocks, mixture
 from meshwright.readers.architectures.hybrids import latent_without_rank
 from meshwright.readers.architectures.parts import reads
