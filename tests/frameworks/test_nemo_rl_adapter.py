@@ -11,6 +11,7 @@ from deepspeed_family import broken, case_of, findings, layout_of, read
 from meshwright.api.likely import likely_framework
 from meshwright.domain.label import label
 from meshwright.domain.layout import Full, Selective
+from meshwright.errors import InputError
 from meshwright.frameworks import File, framework
 from meshwright.frameworks.editing import edit
 from meshwright.frameworks.nemo_rl.writing import nested
@@ -248,3 +249,22 @@ def test_what_no_key_says_is_a_limit():
         ({"stage_layers": ((11, 13, 12, 12),)}, "split"), ({"num_microbatches": 8}, "microbatch"),
     ):
         assert f"{NAME}.{id}" in broken(NAME, case, replace(plain, **changed))
+
+
+@pytest.mark.parametrize(("files", "way"), [
+    ([("configs/a.yaml", "a.yaml")], "a.yaml -> a.yaml"),
+    ([("configs/a.yaml", "b.yaml"), ("configs/b.yaml", "./a.yaml")], "a.yaml -> b.yaml -> a.yaml"),
+    ([("configs/run.yaml", "a.yaml"), ("configs/a.yaml", ["c.yaml", "b.yaml"]), ("configs/b.yaml", "a.yaml"),
+      ("configs/c.yaml", [])], "a.yaml -> b.yaml -> a.yaml"),
+])
+def test_recipes_that_build_on_themselves_are_refused(files, way):
+    with pytest.raises(InputError) as caught:
+        read(NAME, *(recipe(SOUND, path, defaults=base) for path, base in files))
+    (message,) = caught.value.messages
+    assert message.id == "nemo-rl.circle" and f"lead back to itself ({way})" in str(message)
+
+
+def test_two_recipes_may_build_on_one():
+    files = [recipe({}, "configs/run.yaml", defaults=["b.yaml", "c.yaml"]), recipe({}, "configs/b.yaml", defaults="a.yaml"),
+             recipe({}, "configs/c.yaml", defaults="a.yaml"), recipe(SOUND, "configs/a.yaml")]
+    assert read(NAME, *files).layout is not None

@@ -233,3 +233,19 @@ def test_a_cap_that_says_the_other_micro_batch_stays():
     smaller = replace(other, microbatch_sequences=1, num_microbatches=64)
     (changed,) = edit(framework(NAME), reading, case, smaller).files
     assert "--max-tokens-per-gpu 4096" in changed.text and read(NAME, changed).layout == smaller
+
+
+@pytest.mark.parametrize(("environment", "words"), [
+    ('{"env_vars": {"A": "1"}', "is no JSON (expecting ',' delimiter, character 24)"),
+    ("[1]", "is a list and no object"), ('{"env_vars": ["A=1"]}', "has env_vars that are a list"),
+    ('{"env_vars": {"A": 1}}', "has env_vars.A as a number, not in quotes"),
+])
+def test_what_ray_refuses_as_its_environment_is_said(environment, words):
+    (message,) = [each for each in read(NAME, launch(environment=environment)).source.remarks if each.id == "slime.runtime-env"]
+    assert f"--runtime-env-json {words}, so Ray refuses the job" in message.words
+    assert message.words.endswith('{"env_vars": {"NAME": "value"}} is expected') and message.path == "run.sh:7"
+
+
+@pytest.mark.parametrize("environment", [ENVIRONMENT, "{}", '{"working_dir": "/x"}', '{"env_vars": {"A": "\'$WORLD\'"}}'])
+def test_what_ray_takes_or_only_the_run_knows_is_not(environment):
+    assert not [each for each in read(NAME, launch(environment=environment)).source.remarks if each.id == "slime.runtime-env"]

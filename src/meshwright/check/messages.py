@@ -21,6 +21,7 @@ TAKEN = frozenset({"import.beside", "import.taken", "import.model-built", "impor
 _SEVERITIES: dict[str, Severity] = {
     "json.comment": "error", "source.twice": "advice", **dict.fromkeys(TAKEN, "advice"),
     "shell.unknown": "advice", "shell.condition": "advice", "shell.undecided": "advice", "launch.count": "error",
+    "slime.runtime-env": "error",
 }
 """Remarks that are no warning. What only the running script knows is one where a setting depends on it: then the reading
 says so."""

@@ -13,13 +13,19 @@ from functools import lru_cache
 from msgspec import Struct
 
 from meshwright.documents.shell import ShellDocument, Word, parse_shell, spelled
-from meshwright.documents.shell_launch import LAUNCHERS
+from meshwright.documents.shell_launch import LAUNCHERS, MOST_COUNT
 from meshwright.documents.source import UNKNOWN, Setting
 from meshwright.errors import Message
 
 _FLAG = re.compile(r"--?[A-Za-z][A-Za-z0-9_.-]*")
-_NO_COUNT = re.compile(r"0+|-(?!1$)[0-9]{1,40}")
-"""-1 is how DeepSpeed says that nothing is said."""
+_COUNT = re.compile(r"([0-9]{1,100})(?::([0-9]{1,100}))?", re.ASCII)
+"""A number, or an elastic range of them."""
+_RESOLVED = frozenset({"auto", "gpu", "cpu", "xpu", "npu", "-1"})
+"""What launchers count by themselves; -1 is how DeepSpeed says that nothing is said."""
+_BLANK = re.compile(r"[<>{}$\[\]?*]|\.\.\.|\u2026|^[A-Z_]+$")
+"""What stands in a template where a number is to come."""
+_HEADERS = {"nodes": "nodes", "ntasks": "devices", "gpus": "devices", "ntasks-per-node": "devices", "gpus-per-node": "devices"}
+_BEYOND = re.compile(r"[1-9][0-9]{7,}", re.ASCII)
 _OVERRIDE = re.compile(r"\+{0,2}([A-Za-z_][A-Za-z0-9_.@/-]*)=(.*)", re.DOTALL)
 
 
@@ -142,14 +148,37 @@ def parse_launch(text: str, *, path: str = "", beside: tuple[tuple[str, str], ..
 
 
 def _odd_counts(shell: ShellDocument) -> Iterator[Message]:
-    """Numbers of nodes and devices of which a launcher can start none."""
-    launcher = LAUNCHERS.get(shell.found.launcher) if shell.found is not None else None
-    if shell.found is None or launcher is None:
+    """Numbers of nodes and devices that a launcher cannot start: none, below none, beyond all, or no number at all."""
+    found = shell.found
+    if found is None:
         return
-    for what, options in (("nodes", launcher.nodes), ("devices", (*launcher.per_node, *launcher.total))):
-        for option in options:
-            word = shell.found.launcher_options.get(option)
-            if word is not None and word.known and _NO_COUNT.fullmatch(word.text):
-                name = option if launcher.by_environment else f"--{option}"
-                yield Message("launch.count", "{option} is {value}: a number of {what} from 1 is expected",
-                              {"option": name, "value": word.text, "what": what}, f"{shell.path}:{word.line}")
+    launcher = LAUNCHERS.get(found.launcher)
+    if launcher is not None:
+        for what, options in (("nodes", launcher.nodes), ("devices", (*launcher.per_node, *launcher.total))):
+            for option in options:
+                word = found.launcher_options.get(option)
+                if word is not None and word.known and no_count(word.text):
+                    name = option if launcher.by_environment else f"--{option}"
+                    yield odd_count(name, word.text, what, f"{shell.path}:{word.line}")
+    for option, what in _HEADERS.items():
+        word = shell.batch_headers.get(option)
+        if word is not None and _BEYOND.fullmatch(word.text):
+            yield odd_count(f"#SBATCH --{option}", word.text, what, f"{shell.path}:{word.line}")
+
+
+def odd_count(option: str, value: str, what: str, place: str) -> Message:
+    """That a number of nodes or devices is none."""
+    words = "{option} is {value}: a number of {what} from 1 to {most:,} is expected"
+    return Message("launch.count", words, {"option": option, "value": value, "what": what, "most": MOST_COUNT}, place)
+
+
+def no_count(text: str) -> bool:
+    """Whether a launcher's option can be no count, whatever the launcher makes of words: blanks of templates are not meant.
+
+    >>> [no_count(text) for text in ("0", "-2", "99999999", "two", "8", "1:4", "gpu", "-1", "<N>")]
+    [True, True, True, True, False, False, False, False, False]
+    """
+    plain = _COUNT.fullmatch(text)
+    if plain is not None:
+        return not all(1 <= int(each) <= MOST_COUNT for each in plain.groups() if each)
+    return bool(text) and text not in _RESOLVED and not text.startswith("gpu:") and not _BLANK.search(text)

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from meshwright.documents.launch import LaunchDocument, flags
 from meshwright.documents.opening import is_script
+from meshwright.documents.shell import spelled
+from meshwright.documents.shell_launch import LAUNCHERS
 from meshwright.documents.source import UNKNOWN
 from meshwright.errors import Message
 
 if TYPE_CHECKING:
-    from meshwright.documents.shell_launch import Word
+    from meshwright.documents.shell_launch import Launch, Word
     from meshwright.documents.source import Source
 
 
+_PATH = re.compile(r"/[^\s/]+(?:/[^\s/]+)*\.[a-z]+")
+_JOINED = re.compile(r"--?[A-Za-z][\w-]*=")
 ASKED_FOR = frozenset({"import.config-file", "import.program-file"})
 """Messages that a file which the launch names has to be given."""
 
@@ -88,3 +95,51 @@ def _argument(source: Source, key: str) -> str | None:
             if name == key and len(words) == 1:
                 return name_of(words[0])
     return None
+
+
+def open_to_the_run(source: Source, deciding: Collection[str]) -> Source:
+    """The source without remarks on what only the run knows, where nothing that decides a layout may hang on it.
+
+    What does: numbers of nodes and devices, words that may hold flags, values of ``deciding`` keys, and whatever scripts hold that
+    launch nothing. A folder, a token or a tokenizer does not.
+    """
+    hanging = {name for key, setting in source.settings.items() if key in deciding and not _argument(source, key)
+               for name in setting.hangs_on}
+    for launch in launches(source):
+        if launch.shell.found is None:
+            return source
+        hanging |= {spelled(name) for name in _open_names(launch.shell.found)}
+    remarks = tuple(each for each in source.remarks if each.id != "shell.unknown" or each.values.get("name") in hanging)
+    return source if len(remarks) == len(source.remarks) else replace(source, remarks=remarks)
+
+
+def _open_names(found: Launch) -> Iterator[str]:
+    """Names that a launch's own words hang on, but for values of single flags, options that count nothing, files of a folder."""
+    launcher, held = LAUNCHERS.get(found.launcher), Counter[str]()
+    for word in (*found.command.outer, *found.command.words):
+        held.update(word.part.unknowns)
+    settled = [words[0] for _, words, _ in flags(found.arguments) if len(words) == 1]
+    counting = (*launcher.nodes, *launcher.per_node, *launcher.total) if launcher is not None else ()
+    settled += [word for option, word in found.launcher_options.items() if option not in counting]
+    settled += [word for word in found.command.words if _PATH.fullmatch(word.part.pieces[-1].text if word.part.pieces else "")]
+    settled += [word for word in _before(found) if _JOINED.match(word.part.plain) and _option(word) not in counting]
+    for word in settled:
+        held.subtract(word.part.unknowns)
+    yield from (name for name, count in held.items() if count > 0)
+    if launcher is not None and launcher.by_environment:
+        yield from (name for option in counting for name in _unknowns(found.launcher_options.get(option)))
+
+
+def _before(found: Launch) -> Sequence[Word]:
+    """Words of a launch that are no arguments of its program."""
+    words = found.command.words
+    return words[: len(words) - len(found.arguments)]
+
+
+def _option(word: Word) -> str:
+    """The name of an option from ``--name=value``."""
+    return word.part.plain.partition("=")[0].lstrip("-").replace("_", "-")
+
+
+def _unknowns(word: Word | None) -> tuple[str, ...]:
+    return word.part.unknowns if word is not None else ()

@@ -330,6 +330,10 @@ def _after_equals(word: Word, value: str) -> Word:
     return Word(text=value, known=word.known, line=word.line, span=part.span(), shared=word.shared, part=part)
 
 
+MOST_COUNT = 9_999_999
+"""Nodes, devices or processes: more than any launch has."""
+
+
 def _integer(word: Word | None) -> int | None:
     """A count; ``gpu:8`` and ``gpu:h100:8`` of Slurm count too, elastic ranges ``1:4`` do not."""
     if word is None or not word.known:

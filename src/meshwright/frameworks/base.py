@@ -303,12 +303,13 @@ class Framework(Value, frozen=True, kw_only=True):
         The version decides, then what the files show, then the default.
         Errors: ``InputError`` for what is no file of this framework, or not even its language.
         """
-        from meshwright.documents.naming import missing_file
+        from meshwright.documents.naming import missing_file, open_to_the_run
         from meshwright.documents.opening import open_source
 
         if self.interpreter is None:
             raise fault("framework.no-reader", "{title} has no reader: its plugin only plans", title=self.title)
         source = (self.opener or open_source)(files)
+        source = open_to_the_run(source, self.surface().knobs() if self.surface is not None else ())
         release = self.release(version) if version or self.detect is None else self.detect(source) or self.version
         there = self.at(release)
         assert there.interpreter is not None, "a variant reads what its framework reads"

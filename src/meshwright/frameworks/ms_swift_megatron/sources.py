@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-from meshwright.documents.launch import LaunchDocument
+from meshwright.documents.launch import LaunchDocument, no_count, odd_count
 from meshwright.documents.naming import launches, name_of
 from meshwright.documents.opening import JSON, YAML, open_source
 from meshwright.documents.source import Around, Setting, Source
@@ -28,6 +28,9 @@ ENVIRONMENT = "ENV."
 _TABLE = {row["key"]: row for row in rows(__package__ or __name__.rpartition(".")[0], "surface.csv")}
 _NEGATED = {f"no_{name}": name for name, row in _TABLE.items() if (row["kind"], row["default"]) == ("bool", "true")}
 """Flag that the parser adds -> what is on by itself, and off with it."""
+
+COUNTED = {"NNODES": "nodes", "NPROC_PER_NODE": "devices"}
+"""Variables of the launcher -> what they count."""
 
 
 class Words(Around, frozen=True):
@@ -96,7 +99,8 @@ def open_files(files: Sequence[File]) -> Source:
     settings = {key: setting for document in documents for key, setting in document.settings().items()}
     beside = {key: each for tree in documents if isinstance(tree, Tree) for key, each in tree.environment().items()}
     remarks = tuple(remark for remark in source.remarks if remark.id != "source.twice")
-    texts = {name: str(beside[name].value) for name in ("NNODES", "NPROC_PER_NODE") if name in beside}
+    texts = {name: str(beside[name].value) for name in COUNTED if name in beside}
+    remarks += tuple(odd_count(name, text, COUNTED[name], beside[name].place) for name, text in texts.items() if no_count(text))
     counts = {name: int(text) for name, text in texts.items() if re.fullmatch("[0-9]{1,7}", text)}
     nodes = source.nodes if one_node(source) is None else 1
     return replace(

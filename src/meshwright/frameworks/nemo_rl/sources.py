@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from meshwright.documents.opening import is_script, open_source
 from meshwright.documents.source import Inherited
+from meshwright.errors import fault
 from meshwright.frameworks.nemo_rl.keys import ALGORITHMS, DTENSOR, MEGATRON
 from meshwright.frameworks.nemo_rl.resolving import resolved
 from meshwright.frameworks.omegaconf import refuse_twice
@@ -97,6 +98,7 @@ def _documents(documents: Sequence[Document]) -> Iterator[Document]:
     """Documents in the order in which they are merged; edits of a base go to the recipe that inherits it."""
     trees = [each for each in documents if not is_script(each.path)]
     bases = {tree.path: [base for name in names_of_bases(tree) if (base := _named(name, tree, trees))] for tree in trees}
+    _refuse_circle({path: [base.path for base in found] for path, found in bases.items()})
     inherited = {base.path for found in bases.values() for base in found}
     done: set[str] = set()
 
@@ -110,8 +112,31 @@ def _documents(documents: Sequence[Document]) -> Iterator[Document]:
     for tree in trees:
         if tree.path not in inherited:
             yield from behind(tree, "")
-    yield from (tree for tree in trees if tree.path not in done)  # those that name each other in a circle
     yield from (Hydra(each, frozenset()) for each in documents if is_script(each.path))
+
+
+def _refuse_circle(bases: Mapping[str, Sequence[str]]) -> None:
+    """Refuse recipes that build on themselves; ``load_config_with_inheritance`` follows their names without end.
+
+    Errors: ``InputError`` with the way round.
+    """
+    clear: set[str] = set()
+    for start in bases:
+        way: dict[str, list[str]] = {start: list(bases[start])}
+        while way:
+            path, left = next(reversed(way.items()))
+            if not left:
+                clear.add(path)
+                del way[path]
+                continue
+            base = left.pop(0)
+            if base in way:
+                names = [*list(way)[list(way).index(base):], base]
+                words = " -> ".join(PurePath(name).name for name in names)
+                raise fault("nemo-rl.circle", "its defaults lead back to itself ({way}), and NeMo-RL follows them without end: "
+                            "take one of them out", path=base, way=words)
+            if base not in clear:
+                way[base] = list(bases[base])
 
 
 def names_of_bases(document: Document) -> tuple[str, ...]:
@@ -127,7 +152,7 @@ def _named(name: str, by: Document, trees: Sequence[Document]) -> Document | Non
     exact = [tree for tree in trees if normpath(PurePath(tree.path).as_posix()) == place]
     alike = [tree for tree in trees if PurePath(tree.path).name == PurePath(name).name]
     found = exact or alike
-    return found[0] if len(found) == 1 and found[0].path != by.path else None
+    return found[0] if len(found) == 1 and (found[0].path != by.path or exact) else None
 
 
 def missing_bases(source: Source) -> tuple[str, ...]:

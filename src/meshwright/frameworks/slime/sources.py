@@ -17,6 +17,7 @@ from meshwright.errors import Message
 from meshwright.frameworks.asking import whole
 from meshwright.frameworks.megatron.reading import settled
 from meshwright.frameworks.slime.flags import ASYNC, NODES, PER_NODE, PROGRAM, RELEASES, surface
+from meshwright.text import kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -28,6 +29,8 @@ _RUNTIME = "--runtime-env-json"
 _JUDGED = ("CUDA_DEVICE_MAX_CONNECTIONS", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
 """What checks ask of the environment: where only the run knows the JSON, nobody knows them."""
 _DEFAULTS = {NODES: 1, PER_NODE: 8}
+_REFUSED = '{option} {wrong}, so Ray refuses the job: {{"env_vars": {{"NAME": "value"}}}} is expected'
+"""Source: Ray dashboard/modules/job/cli.py and _private/runtime_env/validation.py ``parse_and_validate_env_vars``."""
 
 
 def open_files(files: Sequence[File]) -> Source:
@@ -36,7 +39,7 @@ def open_files(files: Sequence[File]) -> Source:
     if not _is_own(source) and PER_NODE not in source.settings:
         return source
     return replace(
-        source, remarks=(*source.remarks, *_odd_counts(source)),
+        source, remarks=(*source.remarks, *_odd_counts(source), *_odd_runtimes(source)),
         environment={**source.environment, **{each.key: each for each in _variables(source)}},
         nodes=_count(source, NODES), devices_per_node=_count(source, PER_NODE),
     )
@@ -77,6 +80,29 @@ def _variables(source: Source) -> Iterator[Setting]:
             for name, value in variables.items() if isinstance(variables, dict) else ():
                 said = UNKNOWN if UNKNOWN_MARK in str(value) else str(value)
                 yield Setting(key=name, value=said, file=launch.path, line=word.line)
+
+
+def _odd_runtimes(source: Source) -> Iterator[Message]:
+    """What ``ray job submit`` refuses as its environment: no JSON, no object, variables that are no texts."""
+    for launch in launches(source):
+        for word, text in _runtimes(launch.shell.launch.command.words):
+            if UNKNOWN_MARK not in text and (wrong := _wrong_runtime(text)):
+                yield Message("slime.runtime-env", _REFUSED, {"option": _RUNTIME, "wrong": wrong}, f"{launch.path}:{word.line}")
+
+
+def _wrong_runtime(text: str) -> str:
+    """What is wrong with a runtime environment, in words; empty where nothing is."""
+    try:
+        found = json.loads(text, strict=False)
+    except json.JSONDecodeError as error:
+        return f"is no JSON ({error.msg.lower()}, character {error.pos + 1})"
+    except (ValueError, RecursionError):
+        return "is no JSON"
+    variables = found.get("env_vars", {}) if isinstance(found, dict) else None
+    if not isinstance(variables, dict):
+        return f"is {kind(found)} and no object" if variables is None else f"has env_vars that are {kind(variables)}"
+    odd = next((name for name, value in variables.items() if not isinstance(value, str)), None)
+    return "" if odd is None else f"has env_vars.{odd} as {kind(variables[odd])}, not in quotes"
 
 
 def _runtimes(words: Sequence[Word]) -> Iterator[tuple[Word, str]]:
