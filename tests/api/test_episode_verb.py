@@ -66,6 +66,8 @@ def test_an_engine_without_room_is_a_no():
         ({"prompts": None, "response_tokens": None}, {"episode.missing"}),
         ({"longest_response": 100}, {"episode.longest"}),
         ({"updates": 7}, {"episode.updates"}),
+        ({"prompts": 10**8, "responses": 2}, {"episode.samples"}),
+        (dict.fromkeys(("prompts", "updates", "response_tokens"), 10**12), {"number.high"}),
         ({"engine_tp": 3}, {"episode.engine"}),
         ({"engine_memory": 1.5, "prompts": -3, "updates": 0}, {"number.share", "number.low"}),
         ({"layout": "tp3"}, None),

@@ -14,8 +14,11 @@ CASE = ["llama3-8b", "--device", "h100-sxm", "--nodes", "1", "--global-batch", "
 SCRIPT = "torchrun --nproc-per-node 8 --nnodes 1 pretrain_gpt.py --tensor-model-parallel-size 2 --micro-batch-size 1\n"
 COLUMNS = "id,framework,model,gpu,n_gpus,seq,gbs,tp,pp,step_time_s"
 PLAN = "meshwright_plan: 1\nrequest: {model: llama9, device: h1000, nodes: 1, global_batch: 32, sequence: 2048}\nlayout: tp8 foo\n"
+SOUND = PLAN.replace("llama9", "llama3-8b").replace("h1000", "h100-sxm").replace("tp8 foo", "tp2")
 FILES = {
     "bad.json": "{", "bad.yaml": "a: [", "train.sh": SCRIPT, "plan.yaml": PLAN,
+    "odd0.sh": SCRIPT.replace("--micro", "--global-batch-size 1e3 --micro"),
+    "odd1.sh": SCRIPT.replace("size 2", "size two").replace("--micro", "--global-batch-size 64 --micro"), "sound.yaml": SOUND,
     "nodes.sh": SCRIPT.replace("--nnodes 1", "--nnodes 0"),
     "request.yaml": "modle: llama3-8b\nnodes: 0\nsequence: [1, 2]\npin: {tq: 3}\nglobal_batch: 2024-01-01\ndevice: h1000\n",
     "rows.csv": f"{COLUMNS}\n" + "".join(f"r{n},megatron,llama3-8b,h100-sxm,8,4096,x{n},1,1,1\n" for n in range(9)),
@@ -53,6 +56,12 @@ PLANTED = [
      ["bad.json: not JSON", "bad.yaml: not YAML", "none: no", "'b'"]),
     ("check bad.json bad.yaml --from megatron --claim x --device h1000", ["bad.json", "bad.yaml", "--claim", "--device: unknown"]),
     ("fix nodes.sh --from megatron --model llama3-8b --device h100-sxm", ["nodes.sh:1: --nnodes is 0: a number of nodes from 1"]),
+    *((f"{verb} odd{number}.sh{more}", [f"odd{number}.sh:1: --{key} is '{value}': a whole number is expected", said])
+      for number, (key, value) in enumerate((("global-batch-size", "1e3"), ("tensor-model-parallel-size", "two")))
+      for verb, more, said in (
+          ("fix", " --from megatron --model llama3-8b --device h100-sxm --sequence 2k",
+           ("what the files do not say is missing", "there is nothing to change")[number]),
+          ("export sound.yaml --to megatron --onto", "", "there is nothing to change"))),
     ("dryrun llama9 --builder foo --global-batch 4 --sequence x --layout",
      ["'x' is not a number", "--builder: 'foo'", "unknown model 'llama9'", "--layout: unknown word 'foo'"]),
     ("plan model.yaml --cluster cluster.yaml --global-batch 8 --sequence 2k",

@@ -171,3 +171,16 @@ def test_what_the_trainer_holds_leaves_the_device_where_it_does_not_fit_beside_t
     held = own.stages[0].memory
     way = (held.parameters + held.gradients + held.optimizer) / made.cluster.host_link_bytes_per_s
     assert {phase.name: phase.seconds for phase in large.phases}["off the device and back"] == pytest.approx(2 * way)
+
+
+@pytest.mark.parametrize("running", [1, 256])
+def test_no_more_run_at_once_than_may_however_many_samples_there_are(running):
+    """And more samples take longer, for ever in proportion: of more than are followed a part stands for all."""
+    one = replace(ONE, tensor_parallel=8, running=running)
+    found = [generation(case(), asked(prompts=prompts, responses=1, mean=4.0, longest=8), one)
+             for prompts in (1_000, 10_000, 1_000_000, 100_000_000)]
+    assert all(each.most_running <= min(running, each.room_tokens) for each in found)
+    seconds = [each.seconds for each in found]
+    assert seconds == sorted(seconds)
+    assert seconds[3] / seconds[2] == pytest.approx(100.0, rel=0.02)
+    assert seconds[2] / seconds[1] == pytest.approx(100.0, rel=0.15)

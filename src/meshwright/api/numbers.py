@@ -24,6 +24,8 @@ MOST = {
     "layers": 10_000, "hidden": 10**6, "experts": 10**5, "vocabulary": 10**7,
     "nodes": 10**6, "devices": 10**7, "to_devices": 10**7, "devices_per_node": 10**4, "spare_nodes": 256,
     "global_batch": 10**8, "sequence": 2**30, "max_tokens": 2**30, "packs": 10**8, "tokens": 10**18,
+    "prompts": 10**8, "responses": 10**6, "prompt_tokens": 2**30, "response_tokens": 2**30, "longest_response": 2**30,
+    "updates": 10**6, "epochs": 10**4, "engine_tp": 10**4, "engine_running": 10**6,
     "data_parallel": 10**6, "align": 2**20, "seed": 2**32,
     "deadline_days": 10**5, "price_per_device_hour": 10**6, "power_w": 10**6,
     "top": 1000, "limit": 10**5, "change": 1000, "faster": 1000,

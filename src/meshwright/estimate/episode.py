@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from meshwright.domain.layout import Layout
 
 SIMULATED = 1024
-"""Samples of one copy that are followed; of more, so many that stand for all."""
+"""Samples of one copy that are followed; of more, so many that stand for all, or for a part that is repeated."""
+AT_ONCE = 8
+"""Of those that are followed at least so many run at once where several can: none stands for more than that share of them."""
 NODES = (2, 4, 8)
 """Nodes that a copy may span."""
 STRIDES = 64
@@ -61,6 +63,10 @@ def engines(case: Case, engine: Engine, episode: Episode) -> tuple[Engine, ...]:
 def generation(case: Case, episode: Episode, engine: Engine) -> Generation:
     """What one copy of the engine needs for its share of the samples; all copies have alike ones.
 
+        T = (1 + (n / (k e) - 1)) B + T';   e = min(n / k, max(1, r / 8))
+
+    Symbols: n samples; k of them followed, each for e; r sequences that fit at once; B the time to the tail, repeated until all are
+             done; T' the tail.
     Units:   s, tokens.
     Holds:   lengths at even quantiles of their law; prompts are read once for all their responses.
     Source:  ``_followed``, ``perf.decoding``.
@@ -68,15 +74,18 @@ def generation(case: Case, episode: Episode, engine: Engine) -> Generation:
     copies = case.cluster.num_devices // engine.tensor_parallel
     samples = -(-episode.samples // copies)
     own = min(samples, SIMULATED)
-    each = samples / own
     lengths = np.array(episode.lengths(own), dtype=np.float64)[_mixed(own)]
     room = room_tokens(case, engine, float(lengths.mean()))
+    fitting = min(float(engine.running), room / float(lengths.mean()))
+    each = min(samples / own, max(1.0, fitting / AT_ONCE))
+    again = samples / (own * each) - 1.0 if each < samples / own else 0.0
     moments = _followed(case, episode, engine, lengths, each=each, room=room)
     prefill = float(prefill_s(case, engine, episode.prompts * episode.prompt_tokens / copies))
     most = max(running for running, _ in moments)
     full = max(index for index, (running, _) in enumerate(moments) if running >= most / 2.0)
     return Generation(
-        engine=engine, seconds=prefill + sum(spent for _, spent in moments), prefill_s=prefill,
+        engine=engine, prefill_s=prefill,
+        seconds=prefill + sum(spent for _, spent in moments) + again * sum(spent for _, spent in moments[: full + 1]),
         tail_s=sum(spent for _, spent in moments[full + 1 :]), most_running=round(most * each), samples=samples,
         weights_bytes=float(weights_bytes(case.model, engine.tensor_parallel)), room_tokens=room,
     )

@@ -63,6 +63,11 @@ class Edited(Struct, frozen=True, kw_only=True):
     """What is left to be changed by hand: the launcher starts another number of devices, say."""
 
 
+def no_layout(reading: Reading) -> tuple[Message, ...]:
+    """That there is nothing to change in files, with everything that keeps them from having a layout."""
+    return (*reading.messages, Message("edit.layout", "the files determine no layout, so there is nothing to change", {}))
+
+
 def edit(
     framework: Framework, reading: Reading, case: Case, layout: Layout, launch: LaunchEdits = NOTHING
 ) -> Edited:
@@ -73,7 +78,7 @@ def edit(
     """
     there = framework.at(reading.version)
     if reading.layout is None or there.decide is None:
-        raise fault("edit.layout", "the files determine no layout, so there is nothing to change: see what import says")
+        raise InputError(no_layout(reading))
     if broken := there.check(case, layout):
         raise InputError(broken)
     changes = _needed(there, reading, case, layout, differences(there, reading, case, layout))

@@ -185,7 +185,11 @@ def _asked(values: Values, faults: Faults) -> tuple[Episode | None, Engine]:
         faults.add("episode.updates", "{updates:,} optimizer steps do not share {samples:,} samples evenly; {divisor} do",
                    path="--updates", updates=updates, samples=samples,
                    divisor=max(count for count in range(1, min(updates, samples) + 1) if samples % count == 0))
-    if longest < mean or samples % updates:
+    if samples > numbers.MOST["global_batch"]:
+        faults.add("episode.samples", "{prompts:,} prompts x {responses:,} are {samples:,} samples, more than {limit:,}",
+                   path="--responses", prompts=values["prompts"], responses=values.get("responses", 1), samples=samples,
+                   limit=numbers.MOST["global_batch"])
+    if longest < mean or samples % updates or samples > numbers.MOST["global_batch"]:
         return None, own
     return Episode(
         prompts=values["prompts"], responses=values.get("responses", 1), prompt_tokens=values["prompt_tokens"],

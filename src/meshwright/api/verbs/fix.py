@@ -267,6 +267,7 @@ def _read(values: Values, faults: Faults) -> Named:
     from meshwright.api.sources import take, wanted
     from meshwright.check import Question, likely_models
     from meshwright.check.context import Context
+    from meshwright.frameworks.editing import no_layout
 
     taken = take(values, faults, figures_do=True)
     reading = taken.reading
@@ -276,6 +277,7 @@ def _read(values: Values, faults: Faults) -> Named:
         hint = "; the figures are those of {likely}: --model {first}" if likely else "; {why}" if taken.unmodelled else ""
         values_of = {"missing": wanted(missing), "likely": " or ".join(likely), "first": likely[0] if likely else "",
                      "why": "; ".join(map(str, taken.unmodelled))}
+        counts += [each for each in reading.messages if each.id.startswith("setting.")]  # said, but not so that it can be read
         counts.append(Message("fix.missing", "what the files do not say is missing: {missing}" + hint, values_of))
     if counts:
         raise InputError(counts)
@@ -283,8 +285,7 @@ def _read(values: Values, faults: Faults) -> Named:
         raise InputError(taken.impossible)
     assert taken.case is not None, "nothing is missing or impossible"
     if reading.layout is None:
-        none = fault("edit.layout", "the files determine no layout, so there is nothing to change: see what import says")
-        raise InputError(reading.messages or none.messages)
+        raise InputError(no_layout(reading))
     case, framework = taken.case.case, taken.framework.for_case(taken.case.case)
     layout = Context(Question(framework=framework, reading=reading, case=case, model=taken.model)).layout
     if layout is None:
