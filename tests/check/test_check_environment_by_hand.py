@@ -154,6 +154,10 @@ def test_contradictions():
 
     assert wrong(said={"precision": "bf16"}, asked={"precision": "bf16", "sequence_tokens": 4096}) == []
     assert wrong(said={"precision": "fp8"}, asked={"precision": "bf16"}) == [("error", "check.contradiction", "fp8", "bf16")]
+    files = {"launch": "graphs=none host=plain dispatcher=alltoall"}
+    assert wrong(said=files, asked={"launch": "attention=named host=plain"}) == []  # what only one of both says is no contradiction
+    assert wrong(said=files, asked={"launch": "graphs=step host=plain"}) == [
+        ("error", "check.contradiction", "graphs=none", "graphs=step")]
     case = Some(cluster=Some(num_devices=16))
     assert wrong(said={"devices": 16}, case=case) == wrong(case=case) == wrong(said={"devices": 8}) == []
     assert wrong(said={"devices": 17}, case=case) == [("error", "check.devices", 17, 16)]

@@ -90,9 +90,15 @@ def test_the_world_must_be_the_product():
     assert "world_size must be equal to tp_size * pp_size * dp_size * cp_size" in str(reading.messages[0])
 
 
+def half_gradients(where):
+    training = replace(where.training, precision=replace(where.training.precision, gradient_bytes=2.0))
+    return replace(where, training=training)
+
+
 BROKEN = {
     "picotron.model": (case("qwen2.5-7b"), {}),
     "picotron.precision": (case(precision_name="fp8-cs"), {}),
+    "picotron.gradients": (half_gradients(case()), {}),
     "picotron.optimizer": (case(optimizer_name="sgd"), {}),
     "picotron.knobs": (case(), {"recompute": Full(), "zero": 0}),
     "picotron.layers": (case(), {"pipeline_parallel": 64, "zero": 0}),

@@ -262,13 +262,18 @@ def _shown(framework: Framework, reading: Reading) -> bool:
 
 
 def _merged(values: Values, reading: Reading, size: int | None, framework: Framework) -> dict[str, Any]:
-    """A request: flags first, then what the files say."""
+    """A request: flags first, then what the files say; of a launch setting by setting."""
+    from meshwright.domain.launch import launch_words
+    from meshwright.frameworks.launching import said_settings
+
     said = reading.said
     names = {field.name for field in CASE} - _OWN | {"model"}
     merged = {name: value for name, value in values.items() if name in names and name != "request"}
     for option, field in _SAID.items():
         value = getattr(said, field)
-        if option != "devices" and value is not None:
+        if option == "launch" and value is not None:
+            merged[option] = launch_words(said_settings(value) | said_settings(merged.get(option)))
+        elif option != "devices" and value is not None:
             merged.setdefault(option, value)
     if size is not None and "nodes" not in merged:
         merged["devices"] = size

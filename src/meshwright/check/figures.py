@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 from meshwright.catalog import load_model, models
 from meshwright.check.context import finding
+from meshwright.domain.launch import launch_words
 from meshwright.domain.model import Mlp
 from meshwright.errors import Message
+from meshwright.frameworks.launching import said_settings
 from meshwright.frameworks.megatron.hybrid import is_hybrid, letters
 from meshwright.perf.parameters import padded_vocabulary
 
@@ -110,8 +112,10 @@ def contradictions(context: Context) -> Iterator[Finding]:
     """What the user asks for and the files say otherwise: the user wins, so the files do not do what is judged."""
     said, starts = context.reading.said, context.question.starts
     said_devices = said.devices if starts is None else starts
-    for name, asked in context.question.asked.items():
-        value = said_devices if name == "devices" else getattr(said, name, None)
+    for name, wanted in context.question.asked.items():
+        value, asked = said_devices if name == "devices" else getattr(said, name, None), wanted
+        if name == "launch":
+            value, asked = _differing(said.launch, str(wanted))
         if value is not None and value != asked:
             yield finding(
                 "error", "check.contradiction", "{noun}: the files say {value}, the command line {expected}, which is judged",
@@ -124,6 +128,13 @@ def contradictions(context: Context) -> Iterator[Finding]:
             "error" if said_devices > have else "warning", "check.devices",
             "the files start {value} processes, the cluster has {expected} devices", value=said_devices, expected=have,
         )
+
+
+def _differing(said: str | None, asked: str) -> tuple[str | None, str]:
+    """Settings of a launch that files and the command line both say, and differently; no settings where there are none."""
+    own, wanted = said_settings(said), said_settings(asked)
+    names = [name for name in wanted if own.get(name, wanted[name]) != wanted[name]]
+    return launch_words({name: own[name] for name in names}) or None, launch_words({name: wanted[name] for name in names})
 
 
 def likely_models(reading: Reading) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from meshwright.frameworks.rules import Rule, limits, words_if
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
     from meshwright.domain.features import Features
     from meshwright.domain.model import Model
@@ -20,9 +20,11 @@ def _nothing(model: Model) -> Iterable[tuple[object, str]]:
 
 
 def refusals(
-    prefix: str, title: str, features: Features, also: Callable[[Model], Iterable[tuple[object, str]]] = _nothing
+    prefix: str, title: str, features: Features, also: Callable[[Model], Iterable[tuple[object, str]]] = _nothing,
+    reduces: Collection[str] = (),
 ) -> tuple[Limit, ...]:
-    """Limits ``<prefix>.model``, ``.numbers`` and ``.device``; ``also`` names more reasons against a model."""
+    """Limits ``<prefix>.model``, ``.numbers``, ``.gradients`` and ``.device``; ``also`` names more reasons against a model,
+    ``reduces`` the precisions in which gradients need not be FP32."""
 
     def unknown(plan: Planned) -> Values | None:
         model = plan.case.model
@@ -40,6 +42,8 @@ def refusals(
         Rule("model", f"{title} has no {{model}}: {{reason}}", unknown, "never", "model"),
         Rule("numbers", f"{title} trains with AdamW in bf16 or fp16, not {{optimizer}} in {{precision}}",
              lambda plan: plan.precision not in {"bf16", "fp16"} or plan.optimizer != "adamw", "never", "training"),
+        Rule("gradients", f"{title} has no key for gradients in {{gradients}} where it trains in {{precision}}",
+             lambda plan: plan.gradients != "fp32" and plan.precision not in reduces, "never", "training"),
         Rule("device", f"{title} runs on Ascend, not on {{device}}",
              lambda plan: not plan.case.cluster.device.family.startswith("ascend"), "start", "cluster"),
     ))

@@ -3,6 +3,7 @@ of another type, a chosen attention kernel. Its words are overrides, as those of
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from meshwright.documents.quoting import Written, comment, python
@@ -65,6 +66,13 @@ def program(case: Case, release: str) -> File:
         'if __name__ == "__main__":', f"    {trainer}(config=overridden(sys.argv[1:]), forward_step_func=forward_step)",
     ]
     return File(path=PATH, text="\n".join(lines) + "\n")
+
+
+REDUCED = re.compile(
+    r"^ +(\w+)\.mixed_precision = get_mixed_precision_config\(\1\.mixed_precision\)\n"
+    r" +\1\.mixed_precision\.grad_reduce_in_fp32 = (True|False)$", re.MULTILINE,
+)
+"""What ``program`` writes behind the overrides: the recipe for the precision by its name, with gradients in another type."""
 
 
 def _reduced(case: Case) -> Iterator[str]:

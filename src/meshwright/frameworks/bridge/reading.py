@@ -12,9 +12,12 @@ from meshwright.frameworks.bridge.automatic import blocks_of
 from meshwright.frameworks.bridge.deciding import KEYS
 from meshwright.frameworks.bridge.images import seen
 from meshwright.frameworks.bridge.limits import PRECISIONS
+from meshwright.frameworks.bridge.overrides import TYPES
+from meshwright.frameworks.bridge.program import HALF_GRADIENTS
 from meshwright.frameworks.compose import Values, data_parallel_of, microbatches_of, world_of
 from meshwright.frameworks.keys import spellings, told
 from meshwright.frameworks.megatron.hybrid import layers_of, main_pattern
+from meshwright.frameworks.megatron.precision_arguments import MOMENTS
 from meshwright.frameworks.megatron.reading import KERNELS
 from meshwright.frameworks.megatron.stages import unrolled
 from meshwright.frameworks.settings import Given, Reading, Said
@@ -79,7 +82,8 @@ def interpret(source: Source, given: Given, release: str) -> Reading:
         )
     knobs = surface().knobs()
     said = Said(
-        devices=world, global_batch_sequences=batch, sequence_tokens=sequence, precision=_precision(values), task=_task(values),
+        devices=world, global_batch_sequences=batch, sequence_tokens=sequence, precision=_precision(values),
+        gradient_dtype=_gradients(values), optimizer=_optimizer(values), task=_task(values),
         launch=_launch(values, given, sequence), figures=_figures(values, given),
     )
     return Reading(
@@ -113,8 +117,32 @@ def _precision(values: Values) -> str | None:
     return next((ours for ours, theirs in PRECISIONS.items() if theirs == name), None)
 
 
+def _optimizer(values: Values) -> str | None:
+    """The optimizer of the catalogue, where fields name one."""
+    name = values.source.value("optimizer.optimizer")
+    if name != "adam":
+        return {"sgd": "sgd", "muon": "muon", "dist_muon": "muon"}.get(str(name))
+    precise = values.source.value("optimizer.use_precision_aware_optimizer") is True
+    moment = str(values.source.value("optimizer.exp_avg_dtype", "torch.float32")) if precise else "torch.float32"
+    return next((ours for ours, theirs in MOMENTS.items() if TYPES[theirs] == moment), None)
+
+
+def _gradients(values: Values) -> str | None:
+    """The type in which gradients are reduced: the recipe's for the precision, unless a program says another."""
+    told, precision = values.source.value("mixed_precision.grad_reduce_in_fp32"), _precision(values)
+    if isinstance(told, bool):
+        return "fp32" if told else "bf16"
+    return None if precision is None else "bf16" if precision in HALF_GRADIENTS else "fp32"
+
+
+_TRAINERS: dict[str, Task] = {
+    "megatron.bridge.training.finetune": "sft", "megatron.bridge.training.pretrain": "pretrain",
+}
+"""Module that a program of somebody's own takes its trainer from -> what is trained, where no field says adapters."""
+
+
 def _task(values: Values) -> Task | None:
-    """The task, where fields or the name of the recipe tell it."""
+    """The task, where fields, the name of the recipe or the program's own import tell it."""
     recipe = str(values.source.value("--recipe", ""))
     mode = str(values.source.value("--mode", ""))
     if (
@@ -124,7 +152,11 @@ def _task(values: Values) -> Task | None:
         return "lora"
     if "_sft" in recipe or mode == "sft":
         return "sft"
-    return "pretrain" if "pretrain" in recipe or mode == "pretrain" else None
+    if "pretrain" in recipe or mode == "pretrain":
+        return "pretrain"
+    called = {task for document in values.source.documents if document.path.endswith(".py")
+              for module, task in _TRAINERS.items() if module in document.text}
+    return called.pop() if len(called) == 1 else None
 
 
 def _attention(values: Values) -> AttentionKernel | None:

@@ -13,6 +13,7 @@ from meshwright.documents.opening import PYTHON, is_script, open_source
 from meshwright.documents.overrides import OverrideDocument
 from meshwright.documents.source import Around, Setting, Source
 from meshwright.errors import InputError, Message
+from meshwright.frameworks.bridge.program import REDUCED
 from meshwright.frameworks.bridge.recipes import NESTED, canonical, spelled
 from meshwright.frameworks.bridge.teacher import SHARED, TEACHER, taught
 from meshwright.readers.safe_yaml import parse_yaml
@@ -44,13 +45,23 @@ SHORT = {
 }
 """Flags of Bridge's scripts, and arguments of its recipe functions -> the field that they set."""
 
+_REDUCES = "mixed_precision.grad_reduce_in_fp32"
+_FOLLOWED = frozenset({"python.functions", "python.handed"})
+"""Remarks on a program of which nothing is open where its lines on gradients are read."""
+
 
 def open_files(files: Sequence[File]) -> Source:
     """The files as Bridge merges them: the command line wins over YAML, and YAML over the Python recipe."""
     ordered = sorted(files, key=lambda file: 2 if is_script(file.path) else PurePath(file.path).suffix.lower() not in PYTHON)
     source = open_source(ordered)
     settings = dict(_fields(source.settings))
-    remarks = tuple(remark for remark in source.remarks if remark.id != "source.twice")
+    reduced = {each.path: found for each in source.documents if (found := REDUCED.search(each.text))}
+    for path, found in reduced.items():
+        settings[_REDUCES] = Setting(key=_REDUCES, value=found[2] == "True", file=path)
+    remarks = tuple(
+        remark for remark in source.remarks
+        if remark.id != "source.twice" and not (remark.id in _FOLLOWED and remark.path in reduced)
+    )
     documents = tuple(OverrideDocument(script=each, nullable=RESET) if is_script(each.path) else each for each in source.documents)
     return replace(source, documents=tuple(map(Sectioned, documents)), settings=settings, remarks=remarks)
 

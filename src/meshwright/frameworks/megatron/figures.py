@@ -32,7 +32,7 @@ def said_of(values: Values, given: Given) -> Said:
     devices = given.num_devices or values.source.devices
     return Said(
         devices=devices, global_batch_sequences=values.int("--global-batch-size"), sequence_tokens=values.int("--seq-length"),
-        precision=_precision(values), gradient_dtype=_gradient_dtype(values), optimizer=_optimizer(values),
+        precision=_precision(values), gradient_dtype=gradient_dtype(values), optimizer=_optimizer(values),
         task="sft" if values.bool("--sft") else None if values.bool("--mock-data") else "pretrain",
         figures=model_figures(values, given.model), launch=_launch(values),
     )
@@ -178,7 +178,7 @@ def _precision(values: Values) -> str | None:
     return next((name for name in ("bf16", "fp16") if values.bool(f"--{name}")), None)
 
 
-def _gradient_dtype(values: Values) -> str | None:
+def gradient_dtype(values: Values) -> str | None:
     """The type in which gradients are summed, where that is said."""
     if values.bool("--bf16"):
         return "bf16" if values.bool("--grad-reduce-in-bf16") else "fp32"

@@ -11,6 +11,7 @@ from meshwright.frameworks.ascend.recompute_lists import recompute_of_lists
 from meshwright.frameworks.ascend.stages import Split, counts_of, plain_split, recompute_of, said_split, within_reason
 from meshwright.frameworks.compose import Values, data_parallel_of, microbatches_of, world_of
 from meshwright.frameworks.keys import told
+from meshwright.frameworks.megatron.figures import gradient_dtype
 from meshwright.frameworks.mindspeed_llm.layouts import parse_counts, parse_layout_text, parse_rank_lists, without_noops
 from meshwright.frameworks.mindspeed_llm.model_flags import figures_of
 from meshwright.frameworks.mindspeed_llm.writing import ACTIVATION, KEYS, NORM, behind
@@ -93,7 +94,7 @@ def interpret(source: Source, given: Given, release: str, *, framework: str = "m
         said=Said(
             devices=world, global_batch_sequences=batch, sequence_tokens=values.int("--seq-length"), optimizer="adamw",
             precision="bf16" if values.bool("--bf16") else "fp16" if values.bool("--fp16") else None, task=_task(values),
-            figures=figures,
+            gradient_dtype=gradient_dtype(values), figures=figures,
         ),
     )
 

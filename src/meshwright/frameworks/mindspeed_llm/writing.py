@@ -233,6 +233,11 @@ def _training(case: Case, options: Options) -> dict[str, object]:
         "--weight-decay": 0.1, "--clip-grad": 1.0, "--log-interval": 1, "--eval-iters": 0, "--log-throughput": True,
         "--distributed-backend": "nccl", "--no-gradient-accumulation-fusion": True,
     }
+    precision = case.training.precision
+    if precision.name == "bf16" and precision.gradient_bytes < 4:
+        flags["--grad-reduce-in-bf16"] = True
+    if precision.name == "fp16":
+        flags["--accumulate-allreduce-grads-in-fp32"] = True
     if case.training.task != "pretrain":
         flags |= {"--stage": "sft", "--is-instruction-dataset": True, "--finetune": True}
     if case.training.lora is not None:

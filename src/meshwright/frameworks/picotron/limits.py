@@ -58,6 +58,8 @@ LIMITS = limits("picotron", (
     Rule("task", "picotron pretrains only, not {task}", lambda plan: plan.task != "pretrain", "never", "training"),
     Rule("precision", "picotron computes in bf16 only, not {precision}", lambda plan: plan.precision != "bf16", "never",
          "training"),
+    Rule("gradients", "picotron sums gradients in FP32 alone, not in {gradients}", lambda plan: plan.gradients != "fp32", "never",
+         "training"),
     Rule("optimizer", "picotron has AdamW only, not {optimizer}", lambda plan: plan.optimizer != "adamw", "never", "training"),
     Rule("knobs", "picotron has no key for {knobs}", _knobs, "never"),
     Rule("layers", "Some ranks has no layers. There are too many ranks and not enough layers to distribute.",
