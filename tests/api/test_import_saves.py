@@ -21,3 +21,21 @@ def test_a_plan_of_files_with_micro_batches_of_several_sequences(tmp_path):
     assert (found.estimate.label, found.estimate.step_s) == (answer.estimate.label, answer.estimate.step_s)
     with pytest.raises(InputError, match="the files train 60 sequences a step, --global-batch says 64"):
         mw.import_(mw.ImportRequest(files=files, from_="megatron", **CASE, global_batch=64, save=str(tmp_path / "other.yaml")))
+
+
+def test_launch_settings_beside_files_leave_those_of_the_files(tmp_path):
+    """The user says one setting more, and the files keep theirs; of one that both say the user's counts."""
+    script = tmp_path / "run.sh"
+    script.write_text(
+        "torchrun --nnodes 1 --nproc-per-node 8 pretrain_gpt.py --tensor-model-parallel-size 2 --micro-batch-size 1 "
+        "--global-batch-size 64 --seq-length 4096 --bf16 --deterministic-mode\n", encoding="utf-8",
+    )
+
+    def launched(words):
+        asked = mw.ImportRequest(files=[script], from_="megatron", model="llama3-8b", device="h100-sxm", launch=words)
+        case = mw.import_(asked).taken.case.case
+        return case.launch.deterministic, case.launch.plain_host
+
+    assert launched(None) == (True, False)
+    assert launched("host=plain") == (True, True)
+    assert launched("host=plain deterministic=off") == (False, True)
