@@ -173,7 +173,7 @@ def test_what_the_trainer_holds_leaves_the_device_where_it_does_not_fit_beside_t
     assert {phase.name: phase.seconds for phase in large.phases}["off the device and back"] == pytest.approx(2 * way)
 
 
-@pytest.mark.parametrize("running", [1, 256])
+@pytest.mark.parametrize("running", [4, 256])
 def test_no_more_run_at_once_than_may_however_many_samples_there_are(running):
     """And more samples take longer, for ever in proportion: of more than are followed a part stands for all."""
     one = replace(ONE, tensor_parallel=8, running=running)
