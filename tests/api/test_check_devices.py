@@ -6,6 +6,7 @@ import meshwright as mw
 from meshwright.frameworks import framework, frameworks
 from meshwright.testing import legal_plans
 
+pytestmark = pytest.mark.usefixtures("alone", "unrivalled")
 ABLE = [name for name in frameworks() if framework(name).interpreter is not None and framework(name).writer is not None]
 
 

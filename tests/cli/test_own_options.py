@@ -59,7 +59,7 @@ COMMANDS = [
     f"fix {SCRIPT} --from megatron",
     "export", "export llama3-8b --to megatron --out there", "diagnose", f"diagnose {SCRIPT}", "compare", "pack", "balance", "step",
     "dryrun", "sweep", "tune", "rehearse --model llama3-8b", "atlas", "atlas --models gpt2 --device h100-sxm --nodes-list 1",
-    "calibrate --base x", "validate", "profile --out x", "lint", "catalog nothing",
+    "calibrate --base x", f"validate {SCRIPT}", "profile --out x", "lint", "catalog nothing",
     *(f"{verb} --global-batch x --sequence y --model z --pin tp=3 --framework none --nodes 0" for verb in VERBS),
 ]
 
