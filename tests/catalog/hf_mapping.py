@@ -74,18 +74,44 @@ def build(kind: str, said: Mapping[str, Any] | None = None) -> tuple[dict[str, A
     """
     import torch
     import transformers
-    from transformers import CONFIG_MAPPING
 
     family = getattr(transformers, classes()[kind])
+    own = made = _configuration(kind, said)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        made = CONFIG_MAPPING[kind](**json.loads(json.dumps(table()["said"].get(kind, {}) if said is None else said)))
-        own = made
         if family.config_class is not type(made) and family.config_class is type(made.get_text_config()):  # as AutoModel does
             own = made.get_text_config()
         with torch.device("meta"), _without_values():
             built = family(own)
-    return json.loads(made.to_json_string(use_diff=False)) | {"architectures": [classes()[kind]]}, built
+    return _file_of(kind, made), built
+
+
+def _configuration(kind: str, said: Mapping[str, Any] | None) -> Any:
+    from transformers import CONFIG_MAPPING
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return CONFIG_MAPPING[kind](**json.loads(json.dumps(table()["said"].get(kind, {}) if said is None else said)))
+
+
+def _file_of(kind: str, made: Any) -> dict[str, Any]:
+    return json.loads(made.to_json_string(use_diff=False)) | {"architectures": [classes()[kind]]}
+
+
+def refusal(kind: str) -> tuple[str, ...] | None:
+    """What is said of a model type's configuration that is not read, one line a message; nothing of one that is.
+
+    No class is built. None where there is no configuration of the defaults.
+    """
+    try:
+        config = _file_of(kind, _configuration(kind, None))
+    except Exception:  # whatever transformers says of them
+        return None
+    try:
+        model_from_config(config, where=kind)
+    except InputError as error:
+        return tuple(map(str, error.messages))
+    return ()
 
 
 def walk(kind: str, said: Mapping[str, Any] | None = None) -> Found:
