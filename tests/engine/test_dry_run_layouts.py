@@ -34,7 +34,7 @@ ACTIVATION_TOLERANCE = 0.03
 FAST = [trial for trial in TRIALS if not trial.slow]
 SORTS = 9
 """So many come first of the fast ones, one of each sort."""
-QUICK = FAST[:SORTS] + FAST[SORTS::3]
+QUICK = FAST[:SORTS] + FAST[SORTS + 3 :: 6]
 """In one process: importing torch is most of a single one's time."""
 REST = [trial for trial in TRIALS if trial not in QUICK]
 
@@ -119,11 +119,11 @@ def test_the_peak_of_a_step_is_the_reference_implementations(stage: int) -> None
 
 def test_a_rank_of_tensor_parallelism_holds_no_gradient_of_the_whole_vocabulary():
     """The embedding's was kept whole between micro-batches, 7.5 GiB of 4 layers of llama3-8b at tp8, not 5.8."""
-    wide = replace(DENSE, vocabulary=8192)
+    wide = replace(DENSE, vocabulary=8192, pattern=(0,))
     layouts = [
-        Layout(tensor_parallel=4, num_microbatches=3), Layout(tensor_parallel=4, sequence_parallel=True, num_microbatches=3),
-        Layout(tensor_parallel=4, data_parallel=2, num_microbatches=3),
-        Layout(tensor_parallel=4, data_parallel=2, num_microbatches=3, **zero(1, 2)),
+        Layout(tensor_parallel=4, num_microbatches=2), Layout(tensor_parallel=4, sequence_parallel=True, num_microbatches=2),
+        Layout(tensor_parallel=4, data_parallel=2, num_microbatches=2),
+        Layout(tensor_parallel=4, data_parallel=2, num_microbatches=2, **zero(1, 2)),
     ]
     for layout, found in zip(layouts, found_by([Trial(model=wide, layout=each) for each in layouts]), strict=True):
         assert found.peak_by_purpose["gradients"] <= found.gradient_bytes, label(layout)
