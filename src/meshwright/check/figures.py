@@ -112,11 +112,19 @@ def contradictions(context: Context) -> Iterator[Finding]:
     said_devices = said.devices if starts is None else starts
     for name, asked in context.question.asked.items():
         value = said_devices if name == "devices" else getattr(said, name, None)
+        if name == "launch" and value is not None:
+            value, asked = _contrary(str(value), str(asked))
         if value is not None and value != asked:
             yield finding(
                 "error", "check.contradiction", "{noun}: the files say {value}, the command line {expected}, which is judged",
                 noun=_NOUNS[name], value=value, expected=asked,
             )
+    model = context.question.model
+    if said.model is not None and model is not None and model.name not in (said.model, f"{said.model}-{model.num_layers}l"):
+        yield finding(
+            "error", "check.contradiction", "{noun}: the files say {value}, the command line {expected}, which is judged",
+            noun="model", value=said.model, expected=model.name,
+        )
     case = context.case
     have = context.question.num_devices if case is None else case.cluster.num_devices
     if have is not None and said_devices not in (None, have) and "devices" not in context.question.asked:
@@ -124,6 +132,13 @@ def contradictions(context: Context) -> Iterator[Finding]:
             "error" if said_devices > have else "warning", "check.devices",
             "the files start {value} processes, the cluster has {expected} devices", value=said_devices, expected=have,
         )
+
+
+def _contrary(said: str, asked: str) -> tuple[str, str]:
+    """Settings of a launch that files and flags say otherwise, as either has them; what only one of them says is no contradiction."""
+    theirs, ours = (dict(word.partition("=")[::2] for word in words.split()) for words in (said, asked))
+    names = [name for name in ours if theirs.get(name, ours[name]) != ours[name]]
+    return tuple(" ".join(f"{name}={each[name]}" for name in names) for each in (theirs, ours))  # type: ignore[return-value]
 
 
 def likely_models(reading: Reading) -> tuple[str, ...]:
