@@ -110,10 +110,10 @@ def contradictions(context: Context) -> Iterator[Finding]:
     """What the user asks for and the files say otherwise: the user wins, so the files do not do what is judged."""
     said, starts = context.reading.said, context.question.starts
     said_devices = said.devices if starts is None else starts
-    for name, asked in context.question.asked.items():
-        value = said_devices if name == "devices" else getattr(said, name, None)
+    for name, wanted in context.question.asked.items():
+        value, asked = said_devices if name == "devices" else getattr(said, name, None), wanted
         if name == "launch" and value is not None:
-            value, asked = _contrary(str(value), str(asked))
+            value, asked = _contrary(str(value), str(wanted))
         if value is not None and value != asked:
             yield finding(
                 "error", "check.contradiction", "{noun}: the files say {value}, the command line {expected}, which is judged",
@@ -135,10 +135,11 @@ def contradictions(context: Context) -> Iterator[Finding]:
 
 
 def _contrary(said: str, asked: str) -> tuple[str, str]:
-    """Settings of a launch that files and flags say otherwise, as either has them; what only one of them says is no contradiction."""
+    """Settings of a launch that files and flags say otherwise, as either has them; what only one of them says is none."""
     theirs, ours = (dict(word.partition("=")[::2] for word in words.split()) for words in (said, asked))
     names = [name for name in ours if theirs.get(name, ours[name]) != ours[name]]
-    return tuple(" ".join(f"{name}={each[name]}" for name in names) for each in (theirs, ours))  # type: ignore[return-value]
+    one, other = (" ".join(f"{name}={each[name]}" for name in names) for each in (theirs, ours))
+    return one, other
 
 
 def likely_models(reading: Reading) -> tuple[str, ...]:

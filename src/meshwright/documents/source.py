@@ -27,7 +27,7 @@ UNKNOWN: Final = Unknown.UNKNOWN
 
 
 class Nothing(Enum):
-    """A value that an edit writes out: what a language has for none (``None``, ``null``), over one that stands beneath the files."""
+    """What an edit writes out over a value that stands beneath the files: a language's own word for none (``None``, ``null``)."""
 
     NOTHING = "nothing"
 

@@ -1,4 +1,4 @@
-"""Which recipe a run starts from: the one that a command line asks for, or that a program calls, and what the program does with it."""
+"""Which recipe a run starts from: the one that a command line asks for, or that a program calls, and what becomes of it there."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def _called(tree: ast.Module, release: str) -> Call | None:
 
 
 def _replaced(tree: ast.Module, variable: str) -> Iterator[str]:
-    """Sections that are set to something else than what the recipe made: ``cfg.model = Provider()``, not a wrap of ``cfg.model``."""
+    """Sections that are set to something else than what the recipe made: ``cfg.model = Provider()``, no wrap of ``cfg.model``."""
     for node in ast.walk(tree):
         if not (isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Attribute)):
             continue
@@ -111,7 +111,7 @@ def _replaced(tree: ast.Module, variable: str) -> Iterator[str]:
 
 
 def _setter(tree: ast.Module, names: Mapping[str, str], variable: str, release: str) -> tuple[str, object, int]:
-    """The last call that sets the pipeline layout of the recipe's model: its function, the layout that it is handed, and its line."""
+    """The last call that sets the pipeline layout of the recipe's model: its function, the layout that it is handed, its line."""
     found: tuple[str, object, int] = ("", None, 0)
     for call in _calls(tree):
         name = names.get(_name(call.func), _name(call.func))

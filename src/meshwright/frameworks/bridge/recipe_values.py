@@ -1,8 +1,8 @@
 """What the recipes of Megatron-Bridge set, by release: the values under those that a user's files set.
 
-``recipe_values.csv``: a row is a recipe with its other names; ``base`` names a row above with what most recipes of its kind set, the
-columns have degrees and batch, ``values`` the rest (``key=value``; ``-key``: not set, whatever the base says). What has the default of
-its dataclass is left out. ``recipe_layouts.csv``: the pipeline layouts that Bridge's functions build for a number of stages.
+``recipe_values.csv``: a row is a recipe with its other names; ``base`` names a row above with what most recipes of its kind set,
+the columns have degrees and batch, ``values`` the rest (``key=value``; ``-key``: not set, whatever the base says). What has the
+default of its dataclass is left out. ``recipe_layouts.csv``: the pipeline layouts that Bridge's functions build for some stages.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     "tp": ("model.tensor_model_parallel_size",), "pp": ("model.pipeline_model_parallel_size",),
     "vp": ("model.virtual_pipeline_model_parallel_size",), "cp": ("model.context_parallel_size",),
     "ep": ("model.expert_model_parallel_size",), "etp": ("model.expert_tensor_parallel_size",),
-    "sequence": ("model.seq_length", "dataset.seq_length"), "batch": ("train.global_batch_size",), "mb": ("train.micro_batch_size",),
+    "sequence": ("model.seq_length", "dataset.seq_length"), "batch": ("train.global_batch_size",),
+    "mb": ("train.micro_batch_size",),
 }
 """Column of numbers -> the fields that it says."""
 PACKS = {"0.3": "dataset.packed_sequence_specs", "main": "dataset.offline_packing_specs"}

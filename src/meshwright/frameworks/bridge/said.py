@@ -69,7 +69,7 @@ def _figures(values: Values, given: Given) -> dict[str, object]:
 
 
 def sequence_of(values: Values, call: Call | None) -> int | None:
-    """Tokens of a sequence: the model's, which must be the data set's; main's ``run_recipe`` gives the model that of the data set."""
+    """Tokens of a sequence: the model's, which must be the data set's; main's ``run_recipe`` gives the model the latter."""
     names = ("model.seq_length", "dataset.sequence_length", "dataset.seq_length")
     if call is not None and call.by_words and values.release == "main":
         names = ("dataset.seq_length", "dataset.sequence_length", "model.seq_length")

@@ -51,7 +51,7 @@ def open_files(files: Sequence[File]) -> Source:
     ordered = sorted(files, key=lambda file: 2 if is_script(file.path) else PurePath(file.path).suffix.lower() not in PYTHON)
     source = open_source(ordered)
     settings = dict(_fields(source.settings))
-    harmless = {(document.path, line) for document in source.documents for tree in trees((document,)) for line in harmless_lines(tree)}
+    harmless = {(each.path, line) for each in source.documents for tree in trees((each,)) for line in harmless_lines(tree)}
     remarks = tuple(
         remark for remark in source.remarks if remark.id != "source.twice"
         and not (remark.id == "python.handed" and (remark.path, remark.values.get("line")) in harmless)

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 PP, VP, LAYOUT = ("model.pipeline_model_parallel_size", "model.virtual_pipeline_model_parallel_size",
                   "model.pipeline_model_parallel_layout")
+LENGTHS = ("dataset.seq_length", "dataset.sequence_length")
+"""Two names of one field of a data set for pretraining."""
 
 
 class Upon(Struct, frozen=True, kw_only=True):
@@ -44,7 +46,8 @@ def upon_recipe(source: Source, release: str) -> Upon:
     if call is None or recipe is None:
         return Upon(source=source, recipe=None, model=None)
     gone = call.replaced | source.settings.keys()
-    values = {key: value for key, value in recipe.values.items() if not any(above in gone for above in _above(key))}
+    gone |= {other for key, other in (LENGTHS, LENGTHS[::-1]) if key in gone}
+    values = {key: value for key, value in recipe.values.items() if not any(above in gone for above in (key, *_above(key)))}
     laid, message = _laid(source, call, recipe, values)
     beneath = {key: Setting(key=key, value=value, file=recipe.place) for key, value in {**values, **laid}.items()}
     documents = tuple(
@@ -66,29 +69,31 @@ def _above(key: str) -> tuple[str, ...]:
     return tuple(".".join(parts[:depth]) for depth in range(1, len(parts)))
 
 
-def _laid(source: Source, call: Call, recipe: RecipeValues, values: Mapping[str, object]) -> tuple[dict[str, object], Message | None]:
-    """The pipeline layout that Bridge makes anew of the stages: where a script asks for it, or words of main's ``run_recipe`` change
-    their number."""
+def _laid(
+    source: Source, call: Call, recipe: RecipeValues, values: Mapping[str, object]
+) -> tuple[dict[str, object], Message | None]:
+    """The pipeline layout that Bridge makes anew of the stages, where a script asks for it or words of main's ``run_recipe`` change
+    their number; and why it makes none."""
     known = layouts(recipe.release)
     if call.setter:
         if call.layout is not None:
             return {LAYOUT: call.layout}, None
-        built = known[call.setter].known.get(_stages(source, values, before=call.line), values.get(LAYOUT))
+        built = known[call.setter].known.get(_stages(source, recipe.values, before=call.line), values.get(LAYOUT))
         return {LAYOUT: built}, None
     changed = any((setting := source.settings.get(key)) is not None and is_script(setting.file) for key in (PP, VP))
     owner = next((each for name, each in known.items() if recipe.name.startswith(f"{name}_")), None)
     if not (changed and call.by_words and recipe.release == "main" and owner) or LAYOUT in source.settings:
         return {}, None
-    stages = _stages(source, values)
+    stages = _stages(source, recipe.values)
     return {LAYOUT: owner.known.get(stages)}, None if stages in owner.known else _unknown(owner, stages)
 
 
 def _stages(source: Source, values: Mapping[str, object], before: int = 0) -> tuple[int, int]:
-    """Stages and chunks, as far as they stand ``before`` a line of the program."""
+    """Stages and chunks of files upon a recipe's values; those that stand ``before`` a line of the program."""
     found = []
     for key in (PP, VP):
         setting = source.settings.get(key)
-        own = setting is not None and (not before or is_script(setting.file) or setting.line < before)
+        own = setting is not None and (not before or (not is_script(setting.file) and setting.line < before))
         value = setting.value if own and setting is not None else values.get(key)
         found.append(value if type(value) is int else 1)
     return found[0], found[1]
