@@ -13,8 +13,8 @@ from meshwright.documents.opening import PYTHON, is_script, open_source
 from meshwright.documents.overrides import OverrideDocument
 from meshwright.documents.source import NOTHING, Around, Setting, Source
 from meshwright.errors import InputError, Message
-from meshwright.frameworks.bridge.called import harmless_lines, trees
-from meshwright.frameworks.bridge.recipes import NESTED, canonical, spelled
+from meshwright.frameworks.bridge.called import call_of, harmless_lines, trees
+from meshwright.frameworks.bridge.recipes import NESTED, canonical, names, spelled
 from meshwright.frameworks.bridge.teacher import SHARED, TEACHER, taught
 from meshwright.readers.safe_yaml import parse_yaml
 
@@ -102,7 +102,7 @@ def _off(key: str) -> object:
 
 
 def detect(source: Source) -> str | None:
-    """The release that knows more of the fields; None where both know as many."""
+    """The release that knows more of the fields, or has the recipe; None where both do."""
     from meshwright.frameworks.bridge import surface
 
     fields = [key for key in source.settings if "." in key or key.startswith("--")]
@@ -110,6 +110,9 @@ def detect(source: Source) -> str | None:
     known = {release: sum(table.find(key, release) is not None for key in fields) for release in table.releases}
     best = max(known.values())
     able = [release for release, count in known.items() if count == best]
+    if len(able) > 1:
+        calls = {release: call_of(source, release) for release in able}
+        able = [release for release, call in calls.items() if call is not None and call.recipe in names(release)]
     return able[0] if len(able) == 1 else None
 
 
