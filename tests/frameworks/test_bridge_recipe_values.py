@@ -130,7 +130,7 @@ def test_a_plan_is_read_back_over_whatever_its_recipe_sets(release, model, task)
         said = reading.said
         assert reading.layout == BRIDGE.normal(case, layout)
         assert (said.precision, said.optimizer, said.sequence_tokens, said.task) == ("bf16", "adamw", 4096, task)
-        assert said.gradient_dtype in (None, "fp32") and "host=plain" not in str(said.launch)
+        assert said.gradient_dtype in (None, "fp32")
 
 
 # Files upon a recipe.

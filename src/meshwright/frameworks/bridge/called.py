@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import warnings
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -62,12 +63,15 @@ def call_of(source: Source, release: str) -> Call | None:
 
 
 def trees(documents: Sequence[Document]) -> Iterator[ast.Module]:
-    """The Python programs among files."""
-    for document in documents:
-        if not is_script(document.path) and document.path.lower().endswith(tuple(PYTHON)):
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                yield ast.parse(document.text)  # as it was read before
+    """The Python programs among files, which were parsed before."""
+    return (_tree(each.text) for each in documents if not is_script(each.path) and each.path.lower().endswith(tuple(PYTHON)))
+
+
+@lru_cache(maxsize=8)
+def _tree(text: str) -> ast.Module:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return ast.parse(text)
 
 
 def harmless_lines(tree: ast.Module) -> frozenset[int]:

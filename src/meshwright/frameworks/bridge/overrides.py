@@ -9,8 +9,8 @@ from meshwright.frameworks.bridge.automatic import is_automatic
 from meshwright.frameworks.bridge.deciding import decide
 from meshwright.frameworks.bridge.limits import PRECISIONS
 from meshwright.frameworks.bridge.model_fields import model_fields
-from meshwright.frameworks.bridge.recipe_values import PACKS, recipe_values
-from meshwright.frameworks.bridge.recipes import MODES, packs, recipe_of
+from meshwright.frameworks.bridge.recipe_values import PACKS
+from meshwright.frameworks.bridge.recipes import packs
 from meshwright.frameworks.bridge.sources import RESET
 from meshwright.frameworks.manual import train_steps
 from meshwright.frameworks.megatron.precision_arguments import MOMENTS, loss_in_place
@@ -47,17 +47,9 @@ def overrides(case: Case, layout: Layout, release: str, options: Options) -> dic
     decided = decide(case, layout, release)
     empty = {key: None for key in sorted(EMPTY) if key not in decided}
     return {
-        **empty, **OFF, **_host(case, release), **_optimizer(case, layout), **decided, **_kernels(case, release), **_loss(case),
+        **empty, **OFF, **_optimizer(case, layout), **decided, **_kernels(case, release), **_loss(case),
         **_length(case, release, options), **_tuned(case, layout, release), **options.launch.keys,
     }
-
-
-def _host(case: Case, release: str) -> dict[str, object]:
-    """Garbage collected on all ranks together, as predicted, where the recipe leaves it to Python."""
-    recipe, task = recipe_of(case, release), case.training.task
-    known = recipe_values(recipe.function(task) if recipe else f"_{MODES[task]}_common", release)
-    bound = known is None or known.values.get("train.manual_gc") is True
-    return {} if bound or case.launch.plain_host else {"train.manual_gc": True, "train.manual_gc_interval": 100}
 
 
 def _length(case: Case, release: str, options: Options) -> dict[str, object]:
