@@ -3,6 +3,8 @@
 import pytest
 
 import meshwright as mw
+from meshwright.api.fields import Faults
+from meshwright.api.sources import take
 from meshwright.catalog import load_model
 from meshwright.check.context import Context, Question
 from meshwright.check.figures import contradictions
@@ -38,3 +40,14 @@ def test_flags_that_say_another_thing_than_the_recipe_contradict_it(asked, model
     question = Question(framework=BRIDGE, reading=reading, asked=asked, model=load_model(model) if model else None)
     found = [each.message for each in contradictions(Context(question))]
     assert bool(found) == bool(contrary) and all(contrary in str(each) for each in found)
+
+
+@pytest.mark.parametrize(("line", "layers", "lora"), [
+    ("cfg.peft.dim = 64", 32, 64), ("cfg.model.num_layers = 8", 8, 8), ("cfg.model.hidden_size = 512", None, 8),
+])
+def test_files_that_cut_a_recipes_model_or_change_its_adapters_are_a_case_of_their_own(tmp_path, line, layers, lora):
+    script = tmp_path / "a.py"
+    script.write_text(f"from megatron.bridge.recipes import llama3_8b_peft_config\ncfg = llama3_8b_peft_config()\n{line}\n")
+    taken = take({"files": [str(script)], "device": "h100-sxm", "nodes": 1, "from_": "bridge"}, Faults())
+    assert (taken.model and taken.model.num_layers, taken.reading.said.lora.rank) == (layers, lora)
+    assert taken.missing == (() if layers else ("model",)) and (taken.case is None or taken.case.case.training.lora.rank == lora)

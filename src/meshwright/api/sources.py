@@ -135,8 +135,9 @@ def take(
     _refuse_strange(named.at(reading.version), reading)
     if model is None and reading.said.model is not None:
         model = load_model(reading.said.model)
-        if "layers" in values:
-            model = shrink(model, values["layers"])
+        layers = values.get("layers") or reading.said.figures.get("layers")
+        if isinstance(layers, int) and 0 < layers < model.num_layers:  # the files cut it
+            model = shrink(model, layers)
         reading = named.read(files, version=version and named.version, given=_given(values, model, size))
     size = size or reading.said.devices or reading.source.devices
     if size is None and "cluster" in values:

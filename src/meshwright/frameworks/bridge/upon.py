@@ -12,6 +12,7 @@ from meshwright.documents.source import Setting
 from meshwright.errors import Message
 from meshwright.frameworks.bridge.called import BENCHMARKS, call_of
 from meshwright.frameworks.bridge.recipe_values import layouts, recipe_values
+from meshwright.frameworks.bridge.said import FIGURES
 from meshwright.frameworks.bridge.sources import Sectioned
 
 if TYPE_CHECKING:
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
 
 PP, VP, LAYOUT = ("model.pipeline_model_parallel_size", "model.virtual_pipeline_model_parallel_size",
                   "model.pipeline_model_parallel_layout")
+SHAPES = {"model"} | {f"model.{name}" for name in FIGURES} - {
+    f"model.{name}" for name in ("num_layers", "mtp_num_layers", "vocab_size")
+}
+"""Fields that make another model of the recipe's; with fewer layers it is a part of the same."""
 LENGTHS = ("dataset.seq_length", "dataset.sequence_length")
 """Two names of one field of a data set for pretraining."""
 
@@ -55,7 +60,7 @@ def upon_recipe(source: Source, release: str) -> Upon:
     )
     return Upon(
         source=replace(source, beneath=beneath, documents=documents), recipe=recipe, message=message,
-        model=None if "model" in gone else recipe.model,
+        model=None if SHAPES & gone else recipe.model,
     )
 
 
