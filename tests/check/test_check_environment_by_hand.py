@@ -122,7 +122,7 @@ def test_figures_of_models():
 
 
 def context(said=None, asked=None, case=None, model="llama3-8b", layout=None, starts=None, size=None, **figures_said):
-    said = {"devices": None, "precision": None, "sequence_tokens": None, **(said or {}), "figures": figures_said}
+    said = {"devices": None, "precision": None, "sequence_tokens": None, "model": None, **(said or {}), "figures": figures_said}
     return Some(
         question=Some(model=load_model(model) if model else None, asked=asked or {}, starts=starts, num_devices=size),
         layout=layout,

@@ -123,7 +123,7 @@ def test_the_layout_of_files_under_the_batch_that_was_asked_for(batch, microbatc
 
 def test_the_place_of_a_key_and_of_a_word():
     settings = {"--b": Some(place="x.sh:2"), "--c": Some(place="x.sh:3")}
-    reading = Some(source=Some(settings=settings))
+    reading = Some(source=Some(setting=settings.get))
     surface = Some(knobs=lambda: {"--a": "tp", "--b": "tp", "--c": "pp"})
     context = Context(Question(framework=Some(surface=lambda: surface), reading=reading))
     assert (context.place("--b"), context.place("--a")) == ("x.sh:2", "")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -49,12 +50,12 @@ def python(values, root="cfg"):
     return File(path="recipe.py", text=f"def some_config():\n    {root} = _common()\n{lines}\n    return {root}\n")
 
 
-def words(values):
+def words(values, recipe="llama3_70b_pretrain_config"):
     """The same as overrides on a command line."""
     text = " ".join(shlex.quote(f"{key}={'null' if value is None else value}") for key, value in values.items())
     return File(
         path="run.sh",
-        text=f"torchrun --nproc-per-node 8 scripts/training/run_recipe.py --recipe llama3_70b_pretrain_config {text}\n",
+        text=f"torchrun --nproc-per-node 8 scripts/training/run_recipe.py --recipe {recipe} {text}\n",
     )
 
 
@@ -113,7 +114,7 @@ RECIPES = {
 }
 
 
-@pytest.mark.parametrize("form", [python, words, document])
+@pytest.mark.parametrize("form", [python, partial(words, recipe="own_pretrain_config"), document])
 @pytest.mark.parametrize("name", RECIPES)
 def test_a_real_recipe_is_read_in_all_three_forms(name, form):
     devices, model, values, expected = RECIPES[name]

@@ -56,8 +56,9 @@ def _known(candidate: Framework, files: Sequence[File]) -> tuple[int, int, int]:
     known = candidate.surface().keys
     for release in (None, *candidate.releases):
         try:
-            keys = candidate.read(files, version=release).source.settings
+            source = candidate.read(files, version=release).source
         except InputError:
             continue
+        keys = source.settings or source.beneath
         return sum(key in known for key in keys), len(keys), len(known)
     return 0, 0, len(known)

@@ -133,12 +133,18 @@ def take(
         starts = alone[0] if alone[0] == alone[1] else None
     reading = named.read(files, version=version and named.version, given=_given(values, model, size))
     _refuse_strange(named.at(reading.version), reading)
+    if model is None and reading.said.model is not None:
+        model = load_model(reading.said.model)
+        layers = values.get("layers") or reading.said.figures.get("layers")
+        if isinstance(layers, int) and 0 < layers < model.num_layers:  # the files cut it
+            model = shrink(model, layers)
+        reading = named.read(files, version=version and named.version, given=_given(values, model, size))
     size = size or reading.said.devices or reading.source.devices
     if size is None and "cluster" in values:
         size = load_cluster(values["cluster"]).num_devices
     if size is not None and reading.layout is None:
         reading = named.read(files, version=version and named.version, given=_given(values, model, size))
-    if figures_do and "model" not in values:
+    if figures_do and model is None:
         from meshwright.api.seen_model import model_of_files
 
         model, said = model_of_files(reading)
@@ -210,7 +216,7 @@ def _refuse_strange(framework: Framework, reading: Reading) -> None:
     if framework.surface is None or any(message.id in ASKED_FOR for message in reading.messages):
         return
     surface, keys = framework.surface(), reading.source.settings
-    if not any(surface.find(key, reading.version) for key in keys):
+    if not any(surface.find(key, reading.version) for key in (*keys, *reading.source.beneath)):
         program = reading.source.program
         launches = f" and launches {program}" if program else ""
         question = 'give that file, with --arguments "..." as it is called' if program.endswith(".sh") else "is --from right?"
@@ -269,6 +275,8 @@ def _merged(values: Values, reading: Reading, size: int | None, framework: Frame
     said = reading.said
     names = {field.name for field in CASE} - _OWN | {"model"}
     merged = {name: value for name, value in values.items() if name in names and name != "request"}
+    if said.lora is not None:
+        merged["lora"] = said.lora
     for option, field in _SAID.items():
         value = getattr(said, field)
         if option == "launch" and value is not None:

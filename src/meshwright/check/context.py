@@ -103,7 +103,7 @@ class Context:
 
     def place(self, key: str) -> str:
         """Where a key stands, as ``train.sh:14``; empty where it does not."""
-        setting = self.reading.source.settings.get(key)
+        setting = self.reading.source.setting(key)
         return setting.place if setting is not None else ""
 
     def knob_place(self, word: str) -> str:

@@ -121,6 +121,12 @@ def contradictions(context: Context) -> Iterator[Finding]:
                 "error", "check.contradiction", "{noun}: the files say {value}, the command line {expected}, which is judged",
                 noun=_NOUNS[name], value=value, expected=asked,
             )
+    model = context.question.model
+    if said.model is not None and model is not None and model.name not in (said.model, f"{said.model}-{model.num_layers}l"):
+        yield finding(
+            "error", "check.contradiction", "{noun}: the files say {value}, the command line {expected}, which is judged",
+            noun="model", value=said.model, expected=model.name,
+        )
     case = context.case
     have = context.question.num_devices if case is None else case.cluster.num_devices
     if have is not None and said_devices not in (None, have) and "devices" not in context.question.asked:

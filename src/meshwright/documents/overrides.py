@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from meshwright.documents.source import NOTHING
+
 if TYPE_CHECKING:
     from meshwright.documents.source import Document, Setting
 
@@ -35,5 +37,5 @@ class OverrideDocument(Struct, frozen=True, kw_only=True):
     def changed(self, edits: Mapping[str, object]) -> str:
         """The script with the edits."""
         return self.script.changed(
-            {key: "null" if value is None and key in self.nullable else value for key, value in edits.items()}
+            {key: "null" if value is NOTHING or (value is None and key in self.nullable) else value for key, value in edits.items()}
         )

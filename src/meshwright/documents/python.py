@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from meshwright.documents.python_syntax import Reader, Span, Written
-from meshwright.documents.source import Setting
+from meshwright.documents.source import NOTHING, Setting
 from meshwright.errors import Message, fault
 from meshwright.readers.safe import refuse_long_numbers
 
@@ -95,7 +95,7 @@ class PythonDocument:
 
 def _plain(value: object) -> object:
     """Lists for tuples, so that a value is written as configuration has it."""
-    return [_plain(each) for each in value] if isinstance(value, (list, tuple)) else value
+    return None if value is NOTHING else [_plain(each) for each in value] if isinstance(value, (list, tuple)) else value
 
 
 def parse_python(text: str, *, path: str = "") -> tuple[PythonDocument, tuple[Message, ...]]:

@@ -26,6 +26,15 @@ class Unknown(Enum):
 UNKNOWN: Final = Unknown.UNKNOWN
 
 
+class Nothing(Enum):
+    """What an edit writes out over a value that stands beneath the files: a language's own word for none (``None``, ``null``)."""
+
+    NOTHING = "nothing"
+
+
+NOTHING: Final = Nothing.NOTHING
+
+
 class Setting(Value, frozen=True, kw_only=True):
     """One value under the framework's own name: ``--seq-length``, ``parallelism.tp``.
 
@@ -120,13 +129,20 @@ class Source(Value, frozen=True, kw_only=True):
     """The script or module that is launched."""
     remarks: tuple[Message, ...] = ()
     """What was not understood."""
+    beneath: Mapping[str, Setting] = field(default_factory=dict)
+    """What holds where the files are silent: the values of a recipe that they start from, which no edit of theirs takes out."""
 
     @property
     def devices(self) -> int | None:
         """Processes that the launcher starts, where the files say it."""
         return None if self.nodes is None or self.devices_per_node is None else self.nodes * self.devices_per_node
 
+    def setting(self, key: str) -> Setting | None:
+        """What holds of a key: as the files set it, else what stands beneath them."""
+        setting = self.settings.get(key)
+        return self.beneath.get(key) if setting is None else setting
+
     def value(self, key: str, default: object = None) -> object:
         """The value of a key; the default where it is absent."""
-        setting = self.settings.get(key)
+        setting = self.setting(key)
         return default if setting is None else setting.value

@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from meshwright.documents.quoting import flow, yaml_scalar
-from meshwright.documents.source import Setting
+from meshwright.documents.source import NOTHING, Setting
 from meshwright.errors import InputError, fault
 from meshwright.readers.safe import parse_json, require_mapping
 from meshwright.readers.safe_yaml import Twice, parse_yaml
@@ -103,6 +103,7 @@ class TreeDocument(Value, frozen=True, kw_only=True):
 
     def _set(self, keys: list[str], value: object) -> str:
         """The text with one key set, added where it is missing."""
+        value = None if value is NOTHING else value
         node, depth = self._deepest(keys)
         if node is None and self.values:
             raise fault("edit.json", "{key} cannot be set in place: the file is written in a way that hides where values stand",

@@ -25,7 +25,8 @@ def at(setting: Setting | None, expected: object, /, **more: object) -> Values:
 
 def place_of(reading: Reading, *keys: str) -> str:
     """Where the first of some keys stands; empty where none does."""
-    return next((reading.source.settings[key].place for key in keys if key in reading.source.settings), "")
+    settings = (reading.source.setting(key) for key in keys)
+    return next((setting.place for setting in settings if setting is not None), "")
 
 
 def count_of(reading: Reading, key: str, default: int) -> int:

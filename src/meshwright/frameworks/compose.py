@@ -39,7 +39,7 @@ class Values(Struct, kw_only=True):
 
     def get(self, key: str) -> object:
         """The value in the type of its key; None where it is absent, null, unknown or wrong."""
-        setting = self.source.settings.get(key)
+        setting = self.source.setting(key)
         if setting is None or setting.value is None or key in self.failed:
             return None
         if setting.value is UNKNOWN:
@@ -101,7 +101,7 @@ class Values(Struct, kw_only=True):
         """Note a fault of a key, at its place; once for each key."""
         if key not in self.failed:
             self.failed.add(key)
-            setting = self.source.settings.get(key)
+            setting = self.source.setting(key)
             self.messages.append(Message(id, template, values, setting.place if setting else ""))
 
     def _note_unknown(self, setting: Setting) -> None:

@@ -246,14 +246,14 @@ def differences(framework: Framework, reading: Reading, case: Case, layout: Layo
             changes |= {key: after.get(key) for key, value in stands.items() if str(value) != str(after.get(key))}
     return {
         key: value for key, value in changes.items()
-        if (value is not None or key in reading.source.settings) and not _stands(framework, reading, key, value)
+        if (value is not None or reading.source.setting(key) is not None) and not _stands(framework, reading, key, value)
         and not framework.stays(reading, layout, key)
     }
 
 
 def _stands(framework: Framework, reading: Reading, key: str, value: object) -> bool:
-    """Whether a key already has a value in the files, in whatever spelling."""
-    setting = reading.source.settings.get(key)
+    """Whether a key already has a value in the files or beneath them, in whatever spelling."""
+    setting = reading.source.setting(key)
     if setting is None or value is None or setting.value is None:
         return False
     one, two = (_typed(framework, key, each) for each in (setting.value, value))
@@ -300,7 +300,7 @@ def _shared_prefix(document: Document, key: str) -> int:
 
 def _edit(framework: Framework, reading: Reading, key: str, after: object, knobs: tuple[str, ...]) -> Edit:
     """One change with its meaning: that of the key's own knob, where the surface names one that changed."""
-    setting = reading.source.settings.get(key)
+    setting = reading.source.setting(key)
     knob = framework.surface().knobs().get(key, "") if framework.surface is not None else ""
     file = _home(reading, key).path
     line = setting.line if setting and setting.file == file else 0

@@ -111,7 +111,7 @@ class Mistake(Struct, frozen=True):
 
 
 def _is_given(reading: Reading, key: str) -> bool:
-    return key in reading.source.settings
+    return reading.source.setting(key) is not None
 
 
 def checks(
@@ -163,7 +163,7 @@ def _found(row: At, reading: Reading, given: Given) -> Values | None:
 
 def _setting(reading: Reading, key: str) -> Setting | None:
     """The setting of a key, or of ``$VARIABLE``."""
-    return reading.source.environment.get(key[1:]) if key.startswith("$") else reading.source.settings.get(key)
+    return reading.source.environment.get(key[1:]) if key.startswith("$") else reading.source.setting(key)
 
 
 def values_if(broken: object, **values: object) -> Values | None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 from msgspec import field
 
-from meshwright.domain.training import Task
+from meshwright.domain.training import Lora, Task
 from meshwright.value import Value
 
 if TYPE_CHECKING:
@@ -51,6 +51,9 @@ class Said(Value, frozen=True, kw_only=True):
     gradient_dtype: str | None = None
     optimizer: str | None = None
     task: Task | None = None
+    model: str | None = None
+    """A model of the catalogue, where the files name one: by a recipe that is of it."""
+    lora: Lora | None = None
     implementation: str | None = None
     """An implementation of the catalogue, where a switch of the files changes which kernels run."""
     launch: str | None = None

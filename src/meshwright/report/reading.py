@@ -54,6 +54,8 @@ def _facts(framework: Framework, reading: Reading, why: str) -> Table:
         facts.append(("program", visible(source.program)))
     if source.nodes is not None and source.devices_per_node is not None:
         facts.append(("launch", f"{plural(source.nodes, 'node')} of {plural(source.devices_per_node, 'device')}"))
+    if beneath := next(iter(source.beneath.values()), None):
+        facts.append(("starts from", visible(beneath.file) + (f", of {reading.said.model}" if reading.said.model else "")))
     for name, noun in _SAID.items():
         value = getattr(reading.said, name)
         if value is not None:

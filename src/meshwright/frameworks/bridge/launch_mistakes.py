@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from meshwright.documents.opening import is_script
 from meshwright.frameworks.asking import at, place_of
-from meshwright.frameworks.bridge.recipes import MODES, NESTED, TOP, Recipe, canonical, exists, recipes, section_of
+from meshwright.frameworks.bridge.called import call_of
+from meshwright.frameworks.bridge.recipe_values import names_with_values
+from meshwright.frameworks.bridge.recipes import NESTED, TOP, Recipe, canonical, exists, recipes, section_of
 from meshwright.frameworks.bridge.teacher import distils
 from meshwright.frameworks.rules import Mistake
 
@@ -31,19 +32,13 @@ _DERIVED = frozenset({
 })
 """Fields of some recipes, or that follow from others: no table has them."""
 _PROVIDERS = ("GPTModelProvider(", "MLAModelProvider(")
-_CALLED = re.compile(r"\b(\w+_(?:pretrain|sft|peft)_config)\(\)(?!:| ->)")
 _PACKS = ("dataset.packed_sequence_specs", "dataset.offline_packing_specs", "dataset.enable_offline_packing")
 
 
 def recipe_named(reading: Reading) -> str | None:
     """The recipe function that a command line asks for, or a program calls; None where neither is known."""
-    recipe, model = (reading.source.value(key) for key in ("--recipe", "--model"))
-    if isinstance(recipe, str):
-        return recipe
-    if reading.version == "main" and isinstance(model, str):
-        return f"{model}_{MODES.get(str(reading.source.value('--mode', 'pretrain')), 'peft')}_config"
-    called = (_CALLED.search(document.text) for document in reading.source.documents if not is_script(document.path))
-    return next((found[1] for found in called if found), None)
+    call = call_of(reading.source, reading.version)
+    return None if call is None else call.recipe
 
 
 def known_recipe(reading: Reading) -> Recipe | None:
@@ -56,8 +51,12 @@ def known_recipe(reading: Reading) -> Recipe | None:
 def is_packed(reading: Reading) -> bool:
     """Whether samples are packed: a size stands there, or the recipe packs and nothing says otherwise."""
     sizes = (reading.source.value(f"{key}.packed_sequence_size") for key in _PACKS[:2])
+    if reading.source.value(_PACKS[2]) is False:
+        return False
     if any(isinstance(size, int) and size > 0 for size in sizes):
         return True
+    if reading.source.beneath:
+        return False  # the recipe says so, or the files take its sizes out
     told = (reading.source.settings[key].value for key in _PACKS if key in reading.source.settings)
     recipe, unpacked = known_recipe(reading), any(value is None or value is False for value in told)
     return recipe is not None and recipe.packs and _is_tuned(reading) and not unpacked
@@ -80,8 +79,11 @@ def _words(reading: Reading) -> Iterator[tuple[str, Setting]]:
 
 
 def _recipe(reading: Reading, case: Case | None) -> Iterator[Values]:
-    name = recipe_named(reading)
-    if name is not None and not exists(name, reading.version):
+    call = call_of(reading.source, reading.version)
+    if call is None:
+        return
+    name, imported = call.recipe, not call.by_words and call.recipe in names_with_values(reading.version)  # from its own module
+    if not imported and not exists(name, reading.version):
         yield {"value": name, "expected": None, "path": place_of(reading, "--recipe", "--model")}
 
 
@@ -130,13 +132,17 @@ def _belongs(key: str) -> bool:
 
 
 def _loss(reading: Reading, case: Case | None) -> Iterator[Values]:
-    synced = reading.version == "main" and bool({"--recipe", "--model"} & reading.source.settings.keys())
+    source = reading.source
+    synced = reading.version == "main" and bool({"--recipe", "--model"} & source.settings.keys())
     if reading.layout is None or reading.layout.context_parallel == 1 or not _is_tuned(reading) or synced:
         return
+    sees = source.setting("model.freeze_vision_model") is not None  # its data set is of another kind
     for key, wrong in (("model.calculate_per_token_loss", False), ("ddp.average_in_collective", True)):
-        setting = reading.source.settings.get(key)
-        if setting is not None and setting.value is wrong:
-            yield at(setting, not wrong, key=key.partition(".")[2], wanted=not wrong)
+        setting = source.setting(key)
+        value = setting.value if setting is not None else False if source.beneath and not sees else None
+        if value is wrong:
+            place = place_of(reading, key, "model.context_parallel_size")
+            yield {"value": value, "expected": not wrong, "path": place, "key": key.partition(".")[2], "wanted": not wrong}
 
 
 def _weights(reading: Reading, case: Case | None) -> Iterator[Values]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from meshwright.documents.opening import is_script
 from meshwright.frameworks.asking import above, at, differs, is_true, place_of
+from meshwright.frameworks.bridge.called import call_of
 from meshwright.frameworks.bridge.launch_mistakes import RUN_RECIPE, is_packed
 from meshwright.frameworks.bridge.teacher import DISTILLATION
 from meshwright.frameworks.rules import At, Mistake, checks, values_if
@@ -46,7 +47,7 @@ def unknown_key(key: str) -> tuple[Severity, str] | None:
 def _parameter_overlap(reading: Reading, case: Case | None) -> Iterator[Values]:
     for section in ("ddp", "comm_overlap"):
         gather, reduce = f"{section}.overlap_param_gather", f"{section}.overlap_grad_reduce"
-        told = section == "ddp" or reduce in reading.source.settings
+        told = section == "ddp" or reading.source.setting(reduce) is not None
         if reading.source.value(gather) is True and told and reading.source.value(reduce) is not True:
             yield {"value": True, "expected": False, "path": place_of(reading, gather)}
 
@@ -55,6 +56,9 @@ def _other_length(key: str) -> Callable[[Reading], Values | None]:
     """Whether a length of the data set is another one than the model's: values ``model`` and ``data``."""
 
     def differ(reading: Reading) -> Values | None:
+        call = call_of(reading.source, reading.version)
+        if call is not None and call.by_words and reading.version == "main":
+            return None  # run_recipe gives the model the length of the data set
         model, data = reading.source.value("model.seq_length"), reading.source.value(key)
         both = isinstance(model, int) and isinstance(data, int)
         return values_if(both and model != data, model=model, data=data, expected=model)
@@ -66,7 +70,8 @@ def _cut_experts(reading: Reading, case: Case | None) -> Iterator[Values]:
     tp, ep = (reading.source.value(f"model.{name}_model_parallel_size") for name in ("tensor", "expert"))
     etp = reading.source.value("model.expert_tensor_parallel_size")
     cut = reading.version != "main"  # main leaves experts whole by itself
-    if cut and isinstance(tp, int) and isinstance(ep, int) and tp > 1 and ep > 1 and etp is None:
+    own = {"tensor_model_parallel_size", "expert_model_parallel_size"} & {key.rpartition(".")[2] for key in reading.source.settings}
+    if cut and own and isinstance(tp, int) and isinstance(ep, int) and tp > 1 and ep > 1 and etp is None:
         yield {"tp": tp, "value": None, "expected": 1, "path": place_of(reading, "model.expert_model_parallel_size")}
 
 
@@ -115,10 +120,10 @@ def _recomputed(reading: Reading) -> bool:
 
 
 def _no_method(reading: Reading) -> bool:
-    """Whether nothing says how full recomputation goes: a word of a command line may leave that to the recipe."""
-    method = reading.source.settings.get("model.recompute_method")
-    told = reading.source.settings["model.recompute_granularity"]
-    return method.value is None if method is not None else not is_script(told.file)
+    """Whether nothing says how full recomputation goes: a word of a command line may leave that to a recipe that is not known."""
+    method, told = (reading.source.setting(f"model.recompute_{name}") for name in ("method", "granularity"))
+    left = told is not None and is_script(told.file) and not reading.source.beneath
+    return method.value is None if method is not None else not left
 
 
 def _no_experts(reading: Reading) -> bool:
@@ -134,8 +139,10 @@ def _beside_layout(reading: Reading) -> bool:
 
 
 def _peft(reading: Reading, case: Case | None) -> Iterator[Values]:
-    peft = [key for key, setting in reading.source.settings.items() if key.startswith("peft.") and setting.value is not None]
-    in_script = bool(peft) and not is_script(reading.source.settings[peft[0]].file)
+    scripts = any(is_script(document.path) for document in reading.source.documents)
+    there = reading.source.settings if scripts else {**reading.source.beneath, **reading.source.settings}
+    peft = [key for key, setting in there.items() if key.startswith("peft.") and setting.value is not None]
+    in_script = bool(peft) and (not scripts or not is_script(there[peft[0]].file))
     if in_script and reading.source.value("checkpoint.pretrained_checkpoint") is None:
         yield {"value": None, "expected": "a path", "path": place_of(reading, *peft)}
 

@@ -9,6 +9,7 @@ from meshwright.frameworks.bridge.automatic import is_automatic
 from meshwright.frameworks.bridge.deciding import decide
 from meshwright.frameworks.bridge.limits import PRECISIONS
 from meshwright.frameworks.bridge.model_fields import model_fields
+from meshwright.frameworks.bridge.recipe_values import PACKS
 from meshwright.frameworks.bridge.recipes import packs
 from meshwright.frameworks.bridge.sources import RESET
 from meshwright.frameworks.manual import train_steps
@@ -37,8 +38,6 @@ EXPERTS: dict[str, object] = {
 }
 """How tokens travel to their experts, as predicted."""
 TYPES = {None: "torch.float32", "bf16": "torch.bfloat16", "fp8": "torch.uint8"}
-PACKS = {"0.3": "dataset.packed_sequence_specs", "main": "dataset.offline_packing_specs"}
-"""Where a release says how samples are packed."""
 WARM_UP = 2000
 """Steps of warm-up of a long run: those of Llama's recipes."""
 

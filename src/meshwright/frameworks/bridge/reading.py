@@ -5,67 +5,53 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from meshwright.documents.source import Source
-from meshwright.domain.launch import launch_words, offload_words
 from meshwright.domain.layout import AttentionKernel, ContextKind, Full, Layout, NoRecompute, Overlap, Recompute, Selective
-from meshwright.errors import InputError
-from meshwright.frameworks.bridge.automatic import blocks_of
+from meshwright.errors import InputError, Message
+from meshwright.frameworks.bridge.called import call_of
 from meshwright.frameworks.bridge.deciding import KEYS
-from meshwright.frameworks.bridge.images import seen
-from meshwright.frameworks.bridge.limits import PRECISIONS
-from meshwright.frameworks.bridge.overrides import TYPES
-from meshwright.frameworks.bridge.program import HALF_GRADIENTS
+from meshwright.frameworks.bridge.said import batch_of, blocks_in, layers_in, said_of
+from meshwright.frameworks.bridge.upon import LAYOUT, PP, upon_recipe
 from meshwright.frameworks.compose import Values, data_parallel_of, microbatches_of, world_of
 from meshwright.frameworks.keys import spellings, told
-from meshwright.frameworks.megatron.hybrid import layers_of, main_pattern
-from meshwright.frameworks.megatron.precision_arguments import MOMENTS
+from meshwright.frameworks.megatron.hybrid import layers_of
 from meshwright.frameworks.megatron.reading import KERNELS
 from meshwright.frameworks.megatron.stages import unrolled
-from meshwright.frameworks.settings import Given, Reading, Said
+from meshwright.frameworks.settings import Given, Reading
 
 if TYPE_CHECKING:
-    from meshwright.domain.training import Task
     from meshwright.estimate.split import Split
 
 KINDS: dict[str, ContextKind] = {"p2p": "ring", "a2a": "ulysses", "all_gather": "all-gather", "allgather": "all-gather",
                                  "a2a+p2p": "hybrid"}
-FIGURES = {
-    "num_layers": "layers", "hidden_size": "hidden", "num_attention_heads": "heads", "num_query_groups": "key_value_heads",
-    "kv_channels": "head_dim", "ffn_hidden_size": "ffn", "vocab_size": "vocabulary", "num_moe_experts": "experts",
-    "moe_router_topk": "experts_per_token", "moe_ffn_hidden_size": "expert_ffn",
-    "moe_shared_expert_intermediate_size": "shared_ffn", "mtp_num_layers": "mtp_layers",
-}
-STAGES = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
 KERNEL = "model.attention_backend"
-SWITCHES = (
-    ("model.deterministic_mode", "deterministic", "off", "on"), ("train.manual_gc", "host", "plain", "bound"),
-    ("model.moe_router_force_load_balancing", "routing", "natural", "balanced"),
-)
-"""Field -> setting of the launch, and its values where the field is off and on."""
+STAGES = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
 _DEGREES = ("tensor_parallel", "pipeline_parallel", "context_parallel")
 
 
 def interpret(source: Source, given: Given, release: str) -> Reading:
-    """What a run does: fields as the files set them, else Bridge's defaults, for the recipe's own values are not here."""
+    """What a run does: fields as the files set them, else as the recipe does that they start from, else Bridge's defaults."""
     from meshwright.frameworks.bridge import surface
 
+    upon, call = upon_recipe(source, release), call_of(source, release)
+    source = upon.source
     values = Values(source=source, surface=surface(), release=release, strict=True)
     silent = [key.removeprefix("model.") for knob in _DEGREES for key in spellings(KEYS, knob) if key not in source.settings]
-    untold = len(silent) == len(_DEGREES)
-    if silent:
+    untold = upon.recipe is None and len(silent) == len(_DEGREES)
+    if silent and upon.recipe is None:
         values.refuse(
             "bridge.recipe", "the files do not set {names}: the recipe decides, {instead}", names=", ".join(silent),
             instead="so the layout is not known" if untold else "and 1 is read here",
         )
+    if upon.message is not None:
+        values.messages.append(upon.message)
     tp, pp, cp = (told(KEYS, values, knob) for knob in _DEGREES)
     ep = told(KEYS, values, "expert_parallel")
     etp = values.int("model.expert_tensor_parallel_size") or (tp if ep > 1 and release != "main" else 1)
     mb = told(KEYS, values, "microbatch_sequences")
-    batch = values.int("train.global_batch_size") or given.global_batch_sequences
-    sequence = _sequence(values) or given.sequence_tokens
     world = world_of(values, given)
     dp = data_parallel_of(values, world, tp * pp * cp)
-    microbatches = microbatches_of(values, batch, mb, dp)
-    stages = _stages(values, pp, given)
+    microbatches = microbatches_of(values, batch_of(values, given), mb, dp)
+    stages = None if upon.message is not None else _stages(values, pp, given)
     layout = None
     if not untold and dp is not None and microbatches is not None and stages is not None:
         chunks, split = stages
@@ -75,113 +61,23 @@ def interpret(source: Source, given: Given, release: str) -> Reading:
             context_kind=_kind(values) if cp > 1 else "ring", pipeline_parallel=pp, virtual_stages=chunks, expert_parallel=ep,
             expert_tensor_parallel=etp, data_parallel=dp, optimizer_shards=shards[0], gradient_shards=shards[1],
             parameter_shards=shards[2], microbatch_sequences=mb, num_microbatches=microbatches,
-            recompute=_recompute(values, _largest(values, given, pp, chunks, split), _blocks(values, given)),
+            recompute=_recompute(values, _largest(values, given, pp, chunks, split), blocks_in(values, given)),
             schedule="interleaved" if chunks > 1 else "1f1b", stage_layers=split,
             offload=("optimizer",) if values.bool("optimizer.optimizer_cpu_offload") else (), attention=_attention(values),
             overlap=_overlap(values, tp, chunks, ep, dp * cp, sharded=shards[0] > 1),
         )
     knobs = surface().knobs()
-    said = Said(
-        devices=world, global_batch_sequences=batch, sequence_tokens=sequence, precision=_precision(values),
-        gradient_dtype=_gradients(values), optimizer=_optimizer(values), task=_task(values),
-        launch=_launch(values, given, sequence), figures=_figures(values, given),
-    )
+    said = said_of(values, given, call, model=upon.model, devices=world)
     return Reading(
         framework="bridge", version=release, source=source, said=said,
         layout=None if any(key in knobs for key in values.failed) else layout, messages=tuple(values.messages),
     )
 
 
-def _figures(values: Values, given: Given) -> dict[str, object]:
-    """The model's figures, as far as the files say them."""
-    found: dict[str, object] = {
-        name: number for key, name in FIGURES.items() if (number := values.int(f"model.{key}")) is not None
-    }
-    text = values.text("model.hybrid_layer_pattern") or values.text("model.hybrid_override_pattern")
-    if text:
-        found["blocks"] = main_pattern(text)
-    if found.get("mtp_layers"):
-        found["mtp_shared"] = values.bool("model.mtp_use_repeated_layer")
-    return found | ({"layers": _layers(values, given)} if "layers" in found else {})
-
-
-def _sequence(values: Values) -> int | None:
-    """Tokens of a sequence: the model's, which must be the data set's."""
-    names = ("model.seq_length", "dataset.sequence_length", "dataset.seq_length")
-    return next((number for name in names if (number := values.int(name)) is not None), None)
-
-
-def _precision(values: Values) -> str | None:
-    """The precision of the catalogue behind a recipe's name."""
-    name = values.source.value("mixed_precision")
-    return next((ours for ours, theirs in PRECISIONS.items() if theirs == name), None)
-
-
-def _optimizer(values: Values) -> str | None:
-    """The optimizer of the catalogue, where fields name one."""
-    name = values.source.value("optimizer.optimizer")
-    if name != "adam":
-        return {"sgd": "sgd", "muon": "muon", "dist_muon": "muon"}.get(str(name))
-    precise = values.source.value("optimizer.use_precision_aware_optimizer") is True
-    moment = str(values.source.value("optimizer.exp_avg_dtype", "torch.float32")) if precise else "torch.float32"
-    return next((ours for ours, theirs in MOMENTS.items() if TYPES[theirs] == moment), None)
-
-
-def _gradients(values: Values) -> str | None:
-    """The type in which gradients are reduced: the recipe's for the precision, unless a program says another."""
-    told, precision = values.source.value("mixed_precision.grad_reduce_in_fp32"), _precision(values)
-    if isinstance(told, bool):
-        return "fp32" if told else "bf16"
-    return None if precision is None else "bf16" if precision in HALF_GRADIENTS else "fp32"
-
-
-_TRAINERS: dict[str, Task] = {
-    "megatron.bridge.training.finetune": "sft", "megatron.bridge.training.pretrain": "pretrain",
-}
-"""Module that a program of somebody's own takes its trainer from -> what is trained, where no field says adapters."""
-
-
-def _task(values: Values) -> Task | None:
-    """The task, where fields, the name of the recipe or the program's own import tell it."""
-    recipe = str(values.source.value("--recipe", ""))
-    mode = str(values.source.value("--mode", ""))
-    if (
-        any(key.startswith("peft.") and value.value is not None for key, value in values.source.settings.items())
-        or "_peft" in recipe
-    ):
-        return "lora"
-    if "_sft" in recipe or mode == "sft":
-        return "sft"
-    if "pretrain" in recipe or mode == "pretrain":
-        return "pretrain"
-    called = {task for document in values.source.documents if document.path.endswith(".py")
-              for module, task in _TRAINERS.items() if module in document.text}
-    return called.pop() if len(called) == 1 else None
-
-
 def _attention(values: Values) -> AttentionKernel | None:
     """The attention kernel that a member of ``AttnBackend`` names; a text of an override is none of them."""
     enumeration, _, member = str(values.source.value(KERNEL)).rpartition(".")
     return KERNELS.get(member) if enumeration == "AttnBackend" else None
-
-
-def _launch(values: Values, given: Given, sequence: int | None) -> str | None:
-    """Settings of the launch that fields make; what they leave to the recipe is not said."""
-    found = seen(values, given.model, sequence, adapted="lora" in {_task(values), given.task})
-    graphs, scope = values.source.value("model.cuda_graph_impl"), str(values.source.value("model.cuda_graph_scope"))
-    if graphs is not None:
-        found["graphs"] = "none" if str(graphs) == "none" else "step" if "full_iteration" in f"{graphs} {scope}" else "partial"
-    for key, name, off, on in SWITCHES:
-        if isinstance(told := values.source.value(key), bool):
-            found[name] = on if told else off
-    layers = values.source.value("model.cpu_offloading_num_layers")
-    if values.source.value("model.cpu_offloading") is True and isinstance(layers, int) and layers > 0:
-        found["offload_layers"] = str(layers)
-    if values.source.value("model.fine_grained_activation_offloading") is True:
-        found |= offload_words(values.words("model.offload_modules"))
-    if (kind := values.source.value("model.moe_token_dispatcher_type")) is not None:
-        found["dispatcher"] = "flex" if str(kind) == "flex" else "alltoall"
-    return launch_words(found) or None
 
 
 def _kind(values: Values) -> ContextKind:
@@ -201,18 +97,15 @@ def _stages(values: Values, pp: int, given: Given) -> tuple[int, Split | None] |
         return None
     if counts is not None:
         if len(counts) % pp:
-            values.refuse("bridge.layout-string", "The length of pipeline_model_parallel_layout must be divisible by "
-                          "pipeline_model_parallel_size ({cells} for {stages})" if not piped else "The number of pipe-delimited "
-                          "segments ({cells}) in hybrid_layer_pattern must be evenly divisible by pipeline_model_parallel_size "
-                          "({stages}).", cells=len(counts), stages=pp)
+            values.messages.append(_undivided(values, len(counts), pp, piped=piped))
             return None
         split = tuple(tuple(counts[start : start + pp]) for start in range(0, len(counts), pp))
         return len(split), split if len(set(counts)) > 1 and pp > 1 else None
-    blocks = _blocks(values, given)
+    blocks = blocks_in(values, given)
     first, last = (None if (count := values.int(f"model.num_layers_in_{end}_pipeline_stage")) is None else count // blocks
                    for end in ("first", "last"))
     embedding, loss = (values.bool(f"model.account_for_{part}_in_pipeline_split") for part in ("embedding", "loss"))
-    layers = _layers(values, given)
+    layers = layers_in(values, given)
     if pp == 1 or (first is None and last is None and not embedding and not loss):
         return (chunks if pp > 1 else 1), None
     if layers is None:
@@ -231,9 +124,16 @@ def _stages(values: Values, pp: int, given: Given) -> tuple[int, Split | None] |
     return chunks, tuple(map(tuple, grid)) if len({count for chunk in grid for count in chunk}) > 1 else None
 
 
-def _blocks(values: Values, given: Given) -> int:
-    """Megatron-Core's layers of one layer of the model: two of some hybrids, of which its configuration counts blocks."""
-    return blocks_of(given.model, values.release) if given.model else 1
+def _undivided(values: Values, cells: int, stages: int, *, piped: bool) -> Message:
+    """That stages do not divide the places of a layout, in the words of Megatron-Core, with whose layout it is."""
+    setting = values.source.setting("model.hybrid_layer_pattern" if piped else LAYOUT)
+    degree = values.source.setting(PP)
+    whose = f": the layout is that of {setting.file}" if setting is not None and setting.key not in values.source.settings else ""
+    words = "pipeline_model_parallel_layout must be divisible by pipeline_model_parallel_size (len(layout)={cells}, " \
+        "pipeline_model_parallel_size={stages}){whose}" if not piped else "The number of pipe-delimited segments ({cells}) in " \
+        "hybrid_layer_pattern must be evenly divisible by pipeline_model_parallel_size ({stages}).{whose}"
+    place = degree.place if degree is not None else setting.place if setting is not None else ""
+    return Message("bridge.layout-string", words, {"cells": cells, "stages": stages, "whose": whose}, path=place)
 
 
 def _segments(values: Values, given: Given) -> list[int] | None:
@@ -248,13 +148,12 @@ def _segments(values: Values, given: Given) -> list[int] | None:
 
 def _cells(values: Values) -> list[int] | None:
     """Decoder layers of each cell of a layout: a string, or lists of names; None where there is none, or no readable one."""
-    key = "model.pipeline_model_parallel_layout"
-    value = values.get(key)
+    value = values.get(LAYOUT)
     if isinstance(value, str):
         try:
             return [cell.count("t") for cell in unrolled(value)]
         except InputError as error:
-            values.note(key, "bridge.layout-text", "{text}", text=str(error))
+            values.note(LAYOUT, "bridge.layout-text", "{text}", text=str(error))
             return None
     if isinstance(value, (list, tuple)):
         cells = [cell if isinstance(cell, (list, tuple)) else [cell] for cell in value]
@@ -262,15 +161,9 @@ def _cells(values: Values) -> list[int] | None:
     return None
 
 
-def _layers(values: Values, given: Given) -> int | None:
-    """Layers of the model, which the files may count in blocks."""
-    said = values.int("model.num_layers")
-    return said // _blocks(values, given) if said else given.model.num_layers if given.model else None
-
-
 def _largest(values: Values, given: Given, pp: int, chunks: int, split: Split | None) -> int | None:
     """Layers of the largest chunk; None where the files and the model do not say."""
-    layers = _layers(values, given)
+    layers = layers_in(values, given)
     return max(map(max, split)) if split else layers // (pp * chunks) if layers else None
 
 
@@ -307,7 +200,8 @@ def _shards(values: Values, ranks: int) -> tuple[int, int, int]:
 
 def _overlap(values: Values, tp: int, chunks: int, ep: int, ranks: int, *, sharded: bool) -> Overlap:
     """Overlaps; where ``comm_overlap`` is set it decides, and switches on what it is not told."""
-    decides = any(key.startswith("comm_overlap.") and setting.value is not None for key, setting in values.source.settings.items())
+    there = {**values.source.beneath, **values.source.settings}
+    decides = any(key.startswith("comm_overlap.") and setting.value is not None for key, setting in there.items())
 
     def on(name: str, *otherwise: str, default: bool) -> bool:
         told = values.get(f"comm_overlap.{name}") if decides else None

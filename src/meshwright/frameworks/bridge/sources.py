@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 from meshwright.documents.naming import started
 from meshwright.documents.opening import PYTHON, is_script, open_source
 from meshwright.documents.overrides import OverrideDocument
-from meshwright.documents.source import Around, Setting, Source
+from meshwright.documents.source import NOTHING, Around, Setting, Source
 from meshwright.errors import InputError, Message
+from meshwright.frameworks.bridge.called import call_of, harmless_lines, trees
 from meshwright.frameworks.bridge.program import REDUCED
-from meshwright.frameworks.bridge.recipes import NESTED, canonical, spelled
+from meshwright.frameworks.bridge.recipes import NESTED, canonical, names, spelled
 from meshwright.frameworks.bridge.teacher import SHARED, TEACHER, taught
 from meshwright.readers.safe_yaml import parse_yaml
 
@@ -58,9 +59,11 @@ def open_files(files: Sequence[File]) -> Source:
     reduced = {each.path: found for each in source.documents if (found := REDUCED.search(each.text))}
     for path, found in reduced.items():
         settings[_REDUCES] = Setting(key=_REDUCES, value=found[2] == "True", file=path)
+    harmless = {(each.path, line) for each in source.documents for tree in trees((each,)) for line in harmless_lines(tree)}
     remarks = tuple(
         remark for remark in source.remarks
         if remark.id != "source.twice" and not (remark.id in _FOLLOWED and remark.path in reduced)
+        and not (remark.id == "python.handed" and (remark.path, remark.values.get("line")) in harmless)
     )
     documents = tuple(OverrideDocument(script=each, nullable=RESET) if is_script(each.path) else each for each in source.documents)
     return replace(source, documents=tuple(map(Sectioned, documents)), settings=settings, remarks=remarks)
@@ -79,6 +82,9 @@ def lacks_program(source: Source) -> Message | None:
 class Sectioned(Around, frozen=True):
     """A document whose fields ``model.transformer.x`` (main's models that are no providers) are ``model.x``."""
 
+    beneath: frozenset[str] = frozenset()
+    """Fields that the recipe sets: taken out of the document they would have its value again."""
+
     def settings(self) -> Mapping[str, Setting]:
         """Those of the document, by the names that providers have for them."""
         return {_field(key): setting for key, setting in self.inner.settings().items()}
@@ -86,14 +92,26 @@ class Sectioned(Around, frozen=True):
     def changed(self, edits: Mapping[str, object]) -> str:
         """The document with the edits, in the section where its fields stand."""
         there = self.inner.settings()
+        edits = {key: _off(key) if value is None and key in self.beneath else value for key, value in edits.items()}
         both = {TEACHER + name: edits[f"model.{name}"] for name in SHARED if f"model.{name}" in edits}
         edits = {**edits, **{key: value for key, value in both.items() if key in there}}
         section = NESTED if any(key.startswith(f"{NESTED}.") for key in there) else "model"
         return self.inner.changed({key if key in there else spelled(key, section): value for key, value in edits.items()})
 
 
+def _off(key: str) -> object:
+    """A field as it is where nobody sets it, as Python, YAML and Hydra spell that."""
+    from meshwright.frameworks.bridge import surface
+
+    known = surface().find(key, "main") or surface().find(key, "0.3")
+    default = known.default if known is not None else ""
+    if not default:
+        return NOTHING
+    return {"True": True, "False": False}.get(default, int(default) if default.isdigit() else default)
+
+
 def detect(source: Source) -> str | None:
-    """The release that knows more of the fields; None where both know as many."""
+    """The release that knows more of the fields, or has the recipe; None where both do."""
     from meshwright.frameworks.bridge import surface
 
     fields = [key for key in source.settings if "." in key or key.startswith("--")]
@@ -101,6 +119,9 @@ def detect(source: Source) -> str | None:
     known = {release: sum(table.find(key, release) is not None for key in fields) for release in table.releases}
     best = max(known.values())
     able = [release for release, count in known.items() if count == best]
+    if len(able) > 1:
+        calls = {release: call_of(source, release) for release in able}
+        able = [release for release, call in calls.items() if call is not None and call.recipe in names(release)]
     return able[0] if len(able) == 1 else None
 
 
