@@ -289,4 +289,7 @@ def test_an_edit_writes_out_what_the_recipe_would_bring_back():
 
 def test_every_name_of_the_table_is_one_that_a_script_can_import():
     assert exists("deepseek_v3_pretrain_config_32nodes", "0.3")
+    assert all(exists(name, "main") or not name.endswith("gpu_h100_bf16_config") for name in names_with_values("main"))
+    on_gpus = script("llama3_8b_pretrain_2gpu_h100_bf16_config")
+    assert BRIDGE.read([on_gpus]).version == "main" and "bridge.recipe" in found(read(on_gpus, devices=8))
     assert not found(read(script("gpt3_175b_pretrain_config"), devices=32)) & {"bridge.recipe"}

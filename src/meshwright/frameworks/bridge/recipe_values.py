@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from meshwright.frameworks.bridge.recipes import ON_GPUS
 from meshwright.frameworks.tables import rows
 
 if TYPE_CHECKING:
@@ -63,9 +64,9 @@ def names_with_values(release: str) -> frozenset[str]:
 
 @cache
 def _rows(release: str) -> Mapping[str, Mapping[str, str]]:
-    """Name -> row of a release."""
+    """Name -> row of a release; only main has names that tell a number of GPUs."""
     return {name: row for row in rows(__package__, "recipe_values.csv") if release in row["releases"].split("|")
-            for name in row["recipe"].split("|")}
+            for name in row["recipe"].split("|") if release == "main" or not ON_GPUS.search(name)}
 
 
 @cache

@@ -26,7 +26,7 @@ NESTED = "model.transformer"
 """Where main keeps the fields of Megatron-Core of a model that is no provider."""
 TOP = frozenset({"model.seq_length", "model.vocab_size"})
 """Fields of such a model that stand beside that section."""
-_ON_GPUS = re.compile(r"_[1-9][0-9]*gpu_")
+ON_GPUS = re.compile(r"_[1-9][0-9]*gpu_")
 
 
 class Recipe(Struct, frozen=True, kw_only=True):
@@ -62,7 +62,7 @@ def names(release: str) -> frozenset[str]:
 
 def exists(name: str, release: str) -> bool:
     """Whether a release has a recipe; of main's for a number of GPUs it is taken for granted."""
-    return name in names(release) or (release == "main" and _ON_GPUS.search(name) is not None)
+    return name in names(release) or (release == "main" and ON_GPUS.search(name) is not None)
 
 
 def section_of(name: str, release: str) -> str:

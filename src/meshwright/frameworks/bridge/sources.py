@@ -15,7 +15,7 @@ from meshwright.documents.source import NOTHING, Around, Setting, Source
 from meshwright.errors import InputError, Message
 from meshwright.frameworks.bridge.called import call_of, harmless_lines, trees
 from meshwright.frameworks.bridge.program import REDUCED
-from meshwright.frameworks.bridge.recipes import NESTED, canonical, names, spelled
+from meshwright.frameworks.bridge.recipes import NESTED, canonical, exists, spelled
 from meshwright.frameworks.bridge.teacher import SHARED, TEACHER, taught
 from meshwright.readers.safe_yaml import parse_yaml
 
@@ -121,7 +121,7 @@ def detect(source: Source) -> str | None:
     able = [release for release, count in known.items() if count == best]
     if len(able) > 1:
         calls = {release: call_of(source, release) for release in able}
-        able = [release for release, call in calls.items() if call is not None and call.recipe in names(release)]
+        able = [release for release, call in calls.items() if call is not None and exists(call.recipe, release)]
     return able[0] if len(able) == 1 else None
 
 
