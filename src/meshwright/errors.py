@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from meshwright.text import behind_one, place, plain, shortened, shown, visible
+from meshwright.text import place, plain, shortened, shown, visible
 
 LONGEST_MESSAGE = 1000
 ALIKE, FIRST = 8, 5
@@ -31,28 +31,8 @@ OFFERED = 3
 """Names that a misspelt one may have meant."""
 
 
-ONE_TIME = " times"
-
-
 class _Values(string.Formatter):
-    """Fills a template: values of users are escaped and short, nothing is spelt as Python spells it, and of a count of 1 the noun
-    behind it is one."""
-
-    def filled(self, template: str, values: Mapping[str, object]) -> str:
-        """The template with its values."""
-        found, counted = "", False
-        for words, name, spec, conversion in self.parse(template):
-            one = behind_one(words, found[:-1]) if counted else None
-            if counted and words.startswith(ONE_TIME):
-                found, one = f"{found[:-1]}once", words.removeprefix(ONE_TIME)
-            found += words if one is None else one
-            counted = False
-            if name is not None:
-                value = self.convert_field(self.get_field(name, (), values)[0], conversion)
-                said = self.format_field(value, self.filled(spec or "", values))
-                counted = said == "1" and (not found or found[-1] in " (")
-                found += said
-        return found
+    """Fills a template: values of users are escaped and short, nothing is spelt as Python spells it."""
 
     def convert_field(self, value: Any, conversion: str | None) -> Any:
         """``{name!r}``: as the user wrote it, in quotes."""
@@ -82,7 +62,7 @@ class Message:
     @property
     def words(self) -> str:
         """The message without its path, in bounded length; what nobody sees in a value stands as an escape: it is one line."""
-        return shortened(visible(_VALUES.filled(self.template, self.values)), LONGEST_MESSAGE)
+        return shortened(visible(_VALUES.vformat(self.template, (), self.values)), LONGEST_MESSAGE)
 
     def __str__(self) -> str:
         """The message as a person reads it, with the path in front where there is one."""

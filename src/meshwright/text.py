@@ -24,28 +24,6 @@ LONGEST_PLACE = 240
 MANY_BITS = 200
 """Of a whole number that is said by how many digits it has."""
 
-_ODD_NOUNS = {
-    "entries": "entry", "copies": "copy", "strategies": "strategy", "memories": "memory", "dictionaries": "dictionary",
-    "processes": "process", "matrices": "matrix", "caches": "cache",
-}
-_COUNTED_NOUNS = (
-    "accelerators adapters aliases batches bits blocks bounds bytes cells changes channels characters chunks clusters "
-    "collectives columns cores counts devices directories edits events exchanges experts files floats functions gradients "
-    "groups heads hosts hours images jobs keys kinds layers layouts lengths levels lines links lists machines messages "
-    "micro-batches microbatches models modules nodes numbers operations operators packs parameters parts passes patches "
-    "peaks pieces places plans positions prompts ranks replicas responses rounds rows runs samples segments sequences "
-    "shards splits stages steps threads tokens treatments trials unknowns values words"
-)
-NOUNS = frozenset(_ODD_NOUNS) | frozenset(_COUNTED_NOUNS.split())
-"""What messages count, in the plural; words that are verbs as well stand here where no message has them behind a value as such."""
-_VERBS = {"are": "is", "have": "has", "do": "does", "were": "was", "need": "needs", "fit": "fits",
-          "leave": "leaves", "share": "shares"}
-_LEADING = frozenset(["of", "by", "over", "with", "for", "than", "in", "on", "at", "to", "and", "or", "x"])
-"""What in front of a count makes another noun the subject."""
-_COUNTED = re.compile(
-    rf"(?P<kind> (?:(?!than )[a-z][a-z-]* )?)(?P<noun>{'|'.join(sorted(NOUNS))})\b(?!-)(?: (?P<verb>{'|'.join(_VERBS)})\b)?"
-)
-
 
 def hidden(text: str) -> str:
     """The first character of a text that nobody sees, as an escape; the empty string where all can be seen.
@@ -135,23 +113,6 @@ def place(path: str) -> str:
     """A file and a key in front of a message, visible; of a long one both ends."""
     half = LONGEST_PLACE // 2
     return visible(path if len(path) <= LONGEST_PLACE else f"{path[:half]}... ({len(path):,} characters) ...{path[-half:]}")
-
-
-def behind_one(words: str, before: str = "") -> str | None:
-    """Words of a template that follow a count of 1: their noun in the singular, and its verb where it is the subject.
-
-    None where no noun follows that the table knows. ``before``: what stands in front of the count.
-
-    >>> behind_one(" layers are more than"), behind_one(" whole samples do not"), behind_one(" holds"), behind_one(" batches of")
-    (' layer is more than', ' whole sample does not', None, ' batch of')
-    """
-    found = _COUNTED.match(words)
-    if found is None:
-        return None
-    noun, verb = found["noun"], found["verb"]
-    verb = verb and (_VERBS[verb] if before.rstrip().rpartition(" ")[2] not in _LEADING else verb)
-    one = _ODD_NOUNS.get(noun) or noun.removesuffix("es" if noun.endswith(("ches", "xes", "sses")) else "s")
-    return f"{found['kind']}{one}{f' {verb}' if verb else ''}{words[found.end():]}"
 
 
 def _scalar(value: object) -> str:

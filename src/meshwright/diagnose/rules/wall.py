@@ -36,8 +36,6 @@ WORDS = {
 MILD = frozenset({"preempted", "cancelled", "timeout"})
 """Ends that are no failure of the run."""
 
-DONE = {"checkpoint": "a checkpoint was written", "evaluation": "the model was evaluated"}
-
 
 def ended(run: Run) -> Iterator[Finding]:
     """How the run ended, where it did not end well."""
@@ -71,8 +69,8 @@ def outside(run: Run) -> Iterator[Finding]:
             yield Finding(
                 message=Message(
                     f"wall.{part}",
-                    "{what} {count} times, which took {time}: {share} of the time that the log covers",
-                    {"count": count, "what": DONE[part], "time": seconds(total_s), "share": percent(share)},
+                    "{count} times {part} took {time}: {share} of the time that the log covers",
+                    {"count": count, "part": part, "time": seconds(total_s), "share": percent(share)},
                 ),
                 severity=severity_of(share),
                 loss_ratio=share,
