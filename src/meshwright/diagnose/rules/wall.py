@@ -69,8 +69,9 @@ def outside(run: Run) -> Iterator[Finding]:
             yield Finding(
                 message=Message(
                     f"wall.{part}",
-                    "{count} times {part} took {time}: {share} of the time that the log covers",
-                    {"count": count, "part": part, "time": seconds(total_s), "share": percent(share)},
+                    "{part} took {time} ({often}): {share} of the time that the log covers",
+                    {"often": "once" if count == 1 else f"{count:,} times", "part": part, "time": seconds(total_s),
+                     "share": percent(share)},
                 ),
                 severity=severity_of(share),
                 loss_ratio=share,

@@ -30,7 +30,7 @@ BENCHMARKS = frozenset({
     "qwen3_235b_a22b_pretrain_256gpu_h100_bf16_config", "qwen3_30b_a3b_pretrain_16gpu_h100_bf16_config",
 })
 """Names under which ``run_recipe`` of main finds a recipe of ``perf_recipes``, whose values are not here, before another of
-``recipes``. Source: Megatron-Bridge 067f987 scripts/training/recipe_metadata.py."""
+``recipes``. Source: Megatron-Bridge 067f987 recipe_metadata.py."""
 _RECIPE = re.compile(r"\w+_(?:pretrain|sft|peft|finetune)_(?:\w+_)?config")
 _PACKAGE = "megatron.bridge"
 
