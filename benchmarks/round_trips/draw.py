@@ -103,6 +103,8 @@ def _request(rng: random.Random, name: str) -> dict[str, Any]:
         settings = {key: rng.choice(values) for key, values in SETTINGS.items() if key != "vision" and rng.random() < 0.3}
         if rng.random() < 0.2:
             settings["offload_modules"] = rng.choice(OFFLOAD_MODULES)
+        if settings.get("graphs") == "step":  # a graph of the whole step has no room for the counts of natural routing
+            settings["routing"] = "balanced"
         try:
             parse_launch(launch_words(settings))
         except InputError:

@@ -39,3 +39,24 @@ def test_launch_settings_beside_files_leave_those_of_the_files(tmp_path):
     assert launched(None) == (True, False)
     assert launched("host=plain") == (True, True)
     assert launched("host=plain deterministic=off") == (False, True)
+
+
+def test_adapters_of_files_are_those_of_a_plan_or_no_plan_is_saved(tmp_path):
+    """A plan has one kind of adapters; YAML had no word for those that files say, and a traceback came of it."""
+    script = tmp_path / "train.py"
+    recipe = (
+        "from megatron.bridge.recipes.llama import llama3_8b_peft_config\nfrom megatron.bridge.training.finetune import finetune\n"
+        "from megatron.bridge.training.gpt_step import forward_step\n\ncfg = llama3_8b_peft_config()\ncfg.peft.dim = {rank}\n"
+        "finetune(config=cfg, forward_step_func=forward_step)\n"
+    )
+
+    def saved(rank, name):
+        script.write_text(recipe.format(rank=rank), encoding="utf-8")
+        asked = mw.ImportRequest(files=[script], from_="bridge", device="h100-sxm", nodes=1, save=str(tmp_path / name))
+        return mw.import_(asked).taken.case.case.training.lora.rank
+
+    assert saved(16, "plan.yaml") == 16
+    assert mw.estimate(mw.EstimateRequest(request=str(tmp_path / "plan.yaml"))).estimate.step_s > 0
+    with pytest.raises(InputError, match=r"a plan has adapters of rank 16 on .*, not of rank 32 on"):
+        saved(32, "other.yaml")
+    assert not (tmp_path / "other.yaml").exists()

@@ -35,3 +35,9 @@ def test_what_may_decide_a_layout_is_told(words, named):
     text = f"mkdir -p $FOLDER\ntorchrun --nproc-per-node 8 {words}\n"
     reading = framework("megatron").read([File(path="run.sh", text=text)], given=Given())
     assert {each.values["name"] for each in reading.source.remarks if each.id == "shell.unknown"} == named
+
+
+def test_a_variable_that_is_set_for_the_program_alone_decides_no_layout():
+    text = 'env PYTHONPATH="$HERE" torchrun --nnodes 2 --nproc-per-node 8 pretrain_gpt.py --micro-batch-size 1\n'
+    reading = framework("megatron").read([File(path="run.sh", text=text)], given=Given())
+    assert not [each for each in reading.source.remarks if each.id == "shell.unknown"]

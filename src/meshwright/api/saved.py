@@ -9,6 +9,8 @@ from meshwright.api.fields import Faults, Values
 from meshwright.api.options import CASE, LAYOUT, PLAN
 from meshwright.api.request import read
 from meshwright.api.request_file import PLAN_FILE, PLAN_KEY
+from meshwright.domain.training import Lora
+from meshwright.errors import fault
 from meshwright.value import Value
 
 if TYPE_CHECKING:
@@ -75,5 +77,12 @@ def plan_path(where: str) -> Path:
 
 
 def _plain(request: dict[str, Any]) -> dict[str, Any]:
-    """Values as YAML writes them: pins as a mapping."""
-    return {key: dict(value) if key == "pin" else value for key, value in request.items()}
+    """Values as YAML writes them: pins as a mapping; adapters are those that every plan has.
+
+    Errors:  ``InputError`` for other adapters, which a plan has no words for.
+    """
+    lora = request.get("lora")
+    if lora is not None and lora != Lora():
+        own, every = (f"rank {each.rank} on {', '.join(each.targets)}" for each in (lora, Lora()))
+        raise fault("plan.adapters", "a plan has adapters of {every}, not of {own}", path="task", every=every, own=own)
+    return {key: dict(value) if key == "pin" else value for key, value in request.items() if key != "lora"}

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 
 _PATH = re.compile(r"/[^\s/]+(?:/[^\s/]+)*\.[a-z]+")
-_JOINED = re.compile(r"--?[A-Za-z][\w-]*=")
+_JOINED = re.compile(r"(?:--?[A-Za-z][\w-]*|[A-Za-z_]\w*)=")
+"""An option with its value, or a variable that is set for the program."""
 ASKED_FOR = frozenset({"import.config-file", "import.program-file"})
 """Messages that a file which the launch names has to be given."""
 

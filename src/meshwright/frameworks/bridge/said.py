@@ -50,7 +50,7 @@ def said_of(values: Values, given: Given, call: Call | None, *, model: str | Non
     return Said(
         devices=devices, global_batch_sequences=batch_of(values, given), sequence_tokens=sequence, precision=_precision(values),
         gradient_dtype=_gradient_dtype(values), optimizer=_optimizer(values), task=task, model=model,
-        lora=_lora(values) if adapted else None, launch=_launch(values, given, sequence, adapted=adapted),
+        lora=_lora(values, given) if adapted else None, launch=_launch(values, given, sequence, adapted=adapted),
         figures=_figures(values, given),
     )
 
@@ -104,13 +104,18 @@ def _optimizer(values: Values) -> str | None:
     return {"adam": "adamw", "sgd": "sgd", "muon": "muon", "dist_muon": "muon"}.get(str(name))
 
 
-def _lora(values: Values) -> Lora | None:
-    """Rank and places of adapters; None where the files and the recipe do not say them."""
+def _lora(values: Values, given: Given) -> Lora | None:
+    """Rank and places of adapters; None where the files and the recipe do not say them.
+
+    Experts have none, so that a mixture's files with adapters on all of attention are those of a plan that has them everywhere.
+    """
     rank = values.int("peft.dim")
     if rank is None or rank < 1:
         return None
-    named = [target for module in values.words("peft.target_modules") for target in ADAPTERS.get(module, ())]
-    return Lora(rank=rank, targets=tuple(dict.fromkeys(named)) or Lora().targets)
+    named = {target for module in values.words("peft.target_modules") for target in ADAPTERS.get(module, ())}
+    if given.model is not None and given.model.is_moe:
+        named |= {"mlp"} if len(named) == len(Lora().targets) - 1 else set()
+    return Lora(rank=rank, targets=tuple(target for target in Lora().targets if target in named) or Lora().targets)
 
 
 def _task(values: Values, call: Call | None) -> Task | None:
