@@ -6,7 +6,10 @@ import pytest
 from tests.draws import draws
 
 from meshwright.api.beside import of_the_run
+from meshwright.api.cases import setup
+from meshwright.api.fields import Faults
 from meshwright.api.likely import likely_framework
+from meshwright.domain.label import parse_layout
 from meshwright.errors import InputError
 from meshwright.frameworks import File, framework, frameworks
 from meshwright.testing import legal_plans
@@ -40,3 +43,15 @@ def test_flags_that_a_fork_shares_are_those_of_what_it_comes_from():
 def test_files_of_nobody_are_asked_about(text):
     with pytest.raises(InputError, match="--from is missing"):
         likely_framework([File(path="x.yaml", text=text)])
+
+
+def test_a_long_description_of_a_model_hides_nobody():
+    """Fewer than half of the keys were MindFormers' own, and no other framework had more than one in two of those."""
+    given = setup({
+        "model": "deepseek-v3", "device": "ascend-910b", "nodes": 2, "global_batch": 64, "sequence": 6144, "task": "sft",
+        "precision": "fp16", "framework": "mindformers@2.1",
+    }, Faults())
+    words = "tp1 pp4 vp3 dp4 mb1 zero0 recompute=selective:layernorm layers=[4,5,5,5;6,6,5,5;5,5,5,5]"
+    layout = parse_layout(words, num_devices=16, global_batch_sequences=64, model=given.case.model)
+    files = [each for each in given.framework.write(given.case, layout) if each.path in ("config.yaml", "launch.sh")]
+    assert likely_framework(files)[0].name == "mindformers"
