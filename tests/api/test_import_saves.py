@@ -50,12 +50,13 @@ def test_adapters_of_files_are_those_of_a_plan_or_no_plan_is_saved(tmp_path):
         "finetune(config=cfg, forward_step_func=forward_step)\n"
     )
 
-    def saved(rank, name):
+    def saved(rank, name, task=None):
         script.write_text(recipe.format(rank=rank), encoding="utf-8")
-        asked = mw.ImportRequest(files=[script], from_="bridge", device="h100-sxm", nodes=1, save=str(tmp_path / name))
-        return mw.import_(asked).taken.case.case.training.lora.rank
+        asked = mw.ImportRequest(files=[script], from_="bridge", device="h100-sxm", nodes=1, task=task, save=str(tmp_path / name))
+        return mw.import_(asked).taken.case.case.training.lora
 
-    assert saved(16, "plan.yaml") == 16
+    assert saved(16, "plan.yaml").rank == 16
+    assert saved(32, "whole.yaml", task="sft") is None, "nobody asks for adapters"
     assert mw.estimate(mw.EstimateRequest(request=str(tmp_path / "plan.yaml"))).estimate.step_s > 0
     with pytest.raises(InputError, match=r"a plan has adapters of rank 16 on .*, not of rank 32 on"):
         saved(32, "other.yaml")

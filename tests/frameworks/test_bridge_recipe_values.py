@@ -293,3 +293,13 @@ def test_every_name_of_the_table_is_one_that_a_script_can_import():
     on_gpus = script("llama3_8b_pretrain_2gpu_h100_bf16_config")
     assert BRIDGE.read([on_gpus]).version == "main" and "bridge.recipe" in found(read(on_gpus, devices=8))
     assert not found(read(script("gpt3_175b_pretrain_config"), devices=32)) & {"bridge.recipe"}
+
+
+@pytest.mark.parametrize(("told", "said"), [("5", True), ('["*.layers.0.*.linear_qkv"]', True), ('["linear_qkv"]', False)])
+def test_adapters_on_no_module_that_is_known_are_said(told, said):
+    text = (
+        "from megatron.bridge.recipes.llama import llama3_8b_peft_config\nfrom megatron.bridge.training.finetune import finetune\n"
+        f"cfg = llama3_8b_peft_config()\ncfg.peft.target_modules = {told}\nfinetune(config=cfg)\n"
+    )
+    reading = BRIDGE.read([File(path="train.py", text=text)], given=Given(num_devices=8))
+    assert any(each.id == "bridge.targets" for each in reading.messages) is said

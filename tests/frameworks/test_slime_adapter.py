@@ -246,6 +246,8 @@ def test_what_ray_refuses_as_its_environment_is_said(environment, words):
     assert message.words.endswith('{"env_vars": {"NAME": "value"}} is expected') and message.path == "run.sh:7"
 
 
-@pytest.mark.parametrize("environment", [ENVIRONMENT, "{}", '{"working_dir": "/x"}', '{"env_vars": {"A": "\'$WORLD\'"}}'])
+@pytest.mark.parametrize("environment", [
+    ENVIRONMENT, "{}", '{"env_vars": null}', '{"working_dir": "/x"}', '{"env_vars": {"A": "\'$WORLD\'"}}',
+])
 def test_what_ray_takes_or_only_the_run_knows_is_not(environment):
     assert not [each for each in read(NAME, launch(environment=environment)).source.remarks if each.id == "slime.runtime-env"]

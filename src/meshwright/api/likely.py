@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 ENOUGH = 0.5
 """Share of the keys that a framework must have: those of a model's description may be its own."""
-MANY, TIMES = 20, 2
-"""So many keys are enough, too, where no other framework has more than one in ``TIMES`` of them: models are described at length."""
+ALONE, TIMES = 0.4, 2
+"""Such a share is enough, too, where no other has more than one in ``TIMES`` of its keys: models may be described at length."""
 
 NEAR = 0.7
 """Share of the best one's keys from which another framework may be meant."""
@@ -34,7 +34,7 @@ def likely_framework(files: Sequence[File]) -> tuple[Framework, Message]:
     counts = {name: _known(framework(name), files) for name in frameworks()}
     order = sorted(counts, key=lambda name: (-counts[name][0], counts[name][2], name))
     known, keys, _ = counts[order[0]]
-    alone = known >= MANY and all(TIMES * counts[name][0] <= known for name in order[1:])
+    alone = known >= ALONE * keys and all(TIMES * counts[name][0] <= known for name in order[1:])
     if not keys or (known < ENOUGH * keys and not alone):
         near = [f"{name} knows {counts[name][0]} of {counts[name][1]} keys" for name in order[:2] if counts[name][0]]
         nothing = all(not file.text.strip() for file in files)

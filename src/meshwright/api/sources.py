@@ -275,14 +275,14 @@ def _merged(values: Values, reading: Reading, size: int | None, framework: Frame
     said = reading.said
     names = {field.name for field in CASE} - _OWN | {"model"}
     merged = {name: value for name, value in values.items() if name in names and name != "request"}
-    if said.lora is not None:
-        merged["lora"] = said.lora
     for option, field in _SAID.items():
         value = getattr(said, field)
         if option == "launch" and value is not None:
             merged[option] = launch_words(said_settings(value) | said_settings(merged.get(option)))
         elif option != "devices" and value is not None:
             merged.setdefault(option, value)
+    if said.lora is not None and merged.get("task") == "lora":
+        merged["lora"] = said.lora
     if size is not None and "nodes" not in merged:
         merged["devices"] = size
     if "lengths" in values and said.global_batch_sequences is not None and most_tokens(framework, reading) is None:

@@ -113,6 +113,10 @@ def _lora(values: Values, given: Given) -> Lora | None:
     if rank is None or rank < 1:
         return None
     named = {target for module in values.words("peft.target_modules") for target in ADAPTERS.get(module, ())}
+    told = values.source.value("peft.target_modules")
+    if told is not None and not named:  # a pattern, or no name at all
+        values.refuse("bridge.targets", "peft.target_modules is {value}: none of {known} is among it, and adapters on all are read",
+                      value=told, known=", ".join(ADAPTERS))
     if given.model is not None and given.model.is_moe:
         named |= {"mlp"} if len(named) == len(Lora().targets) - 1 else set()
     return Lora(rank=rank, targets=tuple(target for target in Lora().targets if target in named) or Lora().targets)

@@ -98,9 +98,13 @@ def _wrong_runtime(text: str) -> str:
         return f"is no JSON ({error.msg.lower()}, character {error.pos + 1})"
     except (ValueError, RecursionError):
         return "is no JSON"
-    variables = found.get("env_vars", {}) if isinstance(found, dict) else None
+    if not isinstance(found, dict):
+        return f"is {kind(found)} and no object"
+    variables = found.get("env_vars")
+    if variables is None:  # as where nothing is said of them
+        return ""
     if not isinstance(variables, dict):
-        return f"is {kind(found)} and no object" if variables is None else f"has env_vars that are {kind(variables)}"
+        return f"has env_vars that are {kind(variables)}"
     odd = next((name for name, value in variables.items() if not isinstance(value, str)), None)
     return "" if odd is None else f"has env_vars.{odd} as {kind(variables[odd])}, not in quotes"
 
