@@ -88,12 +88,29 @@ def test_a_setting_comes_back_or_is_said_not_to_be_carried(words, data):
 
 
 @pytest.mark.parametrize("words", RELEASES)
-def test_a_launch_that_nobody_chose_adds_nothing(words):
+def test_a_launch_that_nobody_chose_adds_only_what_plans_assume_and_the_framework_does_not_do(words):
+    always = {key for way in ways() if way.framework == words.partition("@")[0] and way.always for key in way.keys}
     for runner, case, _ in planned(words):
         told = runner.told(case)
-        assert not told.keys
+        assert set(told.keys) == always
         assert not told.variables
         assert not told.remarks
+
+
+@pytest.mark.parametrize(("words", "task"), [
+    (words, task) for words in RELEASES if any(way.framework == words.partition("@")[0] and way.always for way in ways())
+    for task in framework(words).features.tasks
+])
+@pytest.mark.parametrize("model", ["llama3-8b", "qwen3-30b-a3b", "qwen3-4b"])
+def test_what_plans_assume_of_the_host_stands_in_the_files_whatever_is_tuned(words, task, model):
+    """Recipes that tune leave the collection of garbage to Python."""
+    runner = framework(words)
+    case = make_case(model, cluster_for("h100-sxm", num_devices=8), global_batch_sequences=64, sequence_tokens=4096,
+                     framework=words, task=task)
+    layout = Layout(data_parallel=8, num_microbatches=8, optimizer_shards=8)
+    for asked, host in ((case, "bound"), (launched(case, {"host": "plain"}), "plain")):
+        said = dict(each.split("=") for each in (read_back(runner, asked, runner.write(asked, layout)).said.launch or "").split())
+        assert said.get("host", "plain") == host
 
 
 @pytest.mark.parametrize("way", [way for way in ways() if way.framework != "*"],

@@ -28,7 +28,7 @@ OWN: Mapping[str, str] = {
     "routing": "natural",
 }
 """Setting -> what it is where nothing is said: said only where somebody chose it."""
-WRITER = "writer"
+WRITER, ALWAYS = "writer", "always"
 
 
 class Way(Struct, frozen=True, kw_only=True):
@@ -45,6 +45,8 @@ class Way(Struct, frozen=True, kw_only=True):
     without: frozenset[str]
     variables: Mapping[str, str]
     by_writer: bool
+    always: bool
+    """Whether it is said though nobody chose it, for the framework by itself does otherwise."""
     words: str
 
     def fits(self, release: str, releases: tuple[str, ...]) -> bool:
@@ -83,7 +85,9 @@ def chosen_of(case: Case) -> dict[str, str]:
 def told_of(case: Case, *, framework: str, title: str, release: str, releases: tuple[str, ...]) -> Told:
     """How a framework's files at a release say the launch of a case."""
     among = partial(way_of, framework=framework, release=release, releases=releases, is_moe=case.model.is_moe)
-    found = [(name, value, way) for name, value in chosen_of(case).items() if (way := among(name, value)) is not None]
+    chosen = chosen_of(case)
+    found = [(name, value, way) for name, value in settings_of(case).items()
+             if (way := among(name, value)) is not None and (way.always or name in chosen)]
     return Told(
         keys={key: each for _, _, way in found if not way.by_writer for key, each in way.keys.items()},
         without=frozenset().union(*(way.without for _, _, way in found)),
@@ -132,10 +136,10 @@ def ways() -> tuple[Way, ...]:
 def _read_way(row: Mapping[str, str]) -> Way:
     """A row with its keys apart; one of no setting is our mistake."""
     assert row["setting"] in KNOWN, f"{row['setting']} is no setting of a launch"
-    words = [word for word in row["keys"].split() if word != WRITER]
+    words = [word for word in row["keys"].split() if word not in {WRITER, ALWAYS}]
     return Way(
         **{name: row[name] for name in ("framework", "since", "until", "setting", "value", "models", "words")},
-        read=row["read"] == "yes", by_writer=WRITER in row["keys"].split(),
+        read=row["read"] == "yes", by_writer=WRITER in row["keys"].split(), always=ALWAYS in row["keys"].split(),
         keys=dict(_key(word) for word in words if word[0] not in "!$"),
         without=frozenset(word[1:] for word in words if word[0] == "!"),
         variables=dict(_variables(words)),
