@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from meshwright.documents.quoting import Written, comment, python
 from meshwright.frameworks.base import File
+from meshwright.frameworks.bridge.adapters import modules_of
 from meshwright.frameworks.bridge.automatic import built, imports, is_automatic
 from meshwright.frameworks.bridge.images import mocked
 from meshwright.frameworks.bridge.model_fields import VARIANT_SPEC, model_fields, module, provider
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
 PATH = "train.py"
 HALF_GRADIENTS = frozenset({"fp16"})
 """Precisions whose recipe of Bridge reduces gradients in the type of the weights; the others in FP32."""
-TARGETS = {"query": ("linear_qkv",), "key": ("linear_qkv",), "value": ("linear_qkv",), "output": ("linear_proj",),
-           "mlp": ("linear_fc1", "linear_fc2")}
-"""Projection with an adapter -> Bridge's modules; experts have none, as predicted."""
 
 
 def reason(case: Case, release: str) -> str:
@@ -132,6 +130,4 @@ def _adapters(case: Case) -> Iterator[str]:
     """Rank and places of the adapters."""
     if lora := case.training.lora:
         yield f"    config.peft.dim = {lora.rank}"
-        if case.model.attention.latent is None:
-            modules = [name for target in lora.targets for name in TARGETS[target] if target != "mlp" or not case.model.is_moe]
-            yield f"    config.peft.target_modules = {python(list(dict.fromkeys(modules)))}"
+        yield f"    config.peft.target_modules = {python(modules_of(lora, case.model))}"

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from meshwright.domain.launch import launch_words, offload_words
 from meshwright.domain.training import Lora
+from meshwright.frameworks.bridge.adapters import PROJECTIONS, targets_of
 from meshwright.frameworks.bridge.automatic import blocks_of
 from meshwright.frameworks.bridge.images import seen
 from meshwright.frameworks.bridge.limits import PRECISIONS
@@ -39,8 +40,6 @@ _TRAINERS: dict[str, Task] = {
     "megatron.bridge.training.finetune": "sft", "megatron.bridge.training.pretrain": "pretrain",
 }
 """Module that a program of somebody's own takes its trainer from -> what is trained, where no field says adapters."""
-ADAPTERS = {"linear_qkv": ("query", "key", "value"), "linear_proj": ("output",), "linear_fc1": ("mlp",), "linear_fc2": ("mlp",)}
-"""Module with an adapter -> the projections that it is."""
 
 
 def said_of(values: Values, given: Given, call: Call | None, *, model: str | None, devices: int | None) -> Said:
@@ -50,7 +49,7 @@ def said_of(values: Values, given: Given, call: Call | None, *, model: str | Non
     return Said(
         devices=devices, global_batch_sequences=batch_of(values, given), sequence_tokens=sequence, precision=_precision(values),
         gradient_dtype=_gradient_dtype(values), optimizer=_optimizer(values), task=task, model=model,
-        lora=_lora(values, given) if adapted else None, launch=_launch(values, given, sequence, adapted=adapted),
+        lora=_lora(values) if adapted else None, launch=_launch(values, given, sequence, adapted=adapted),
         figures=_figures(values, given),
     )
 
@@ -104,22 +103,16 @@ def _optimizer(values: Values) -> str | None:
     return {"adam": "adamw", "sgd": "sgd", "muon": "muon", "dist_muon": "muon"}.get(str(name))
 
 
-def _lora(values: Values, given: Given) -> Lora | None:
-    """Rank and places of adapters; None where the files and the recipe do not say them.
-
-    Experts have none, so that a mixture's files with adapters on all of attention are those of a plan that has them everywhere.
-    """
+def _lora(values: Values) -> Lora | None:
+    """Rank and places of adapters; None where the files and the recipe do not say them."""
     rank = values.int("peft.dim")
     if rank is None or rank < 1:
         return None
-    named = {target for module in values.words("peft.target_modules") for target in ADAPTERS.get(module, ())}
-    told = values.source.value("peft.target_modules")
-    if told is not None and not named:  # a pattern, or no name at all
+    targets, told = targets_of(values.words("peft.target_modules")), values.source.value("peft.target_modules")
+    if told is not None and not targets:  # a pattern, or no name at all
         values.refuse("bridge.targets", "peft.target_modules is {value}: none of {known} is among it, and adapters on all are read",
-                      value=told, known=", ".join(ADAPTERS))
-    if given.model is not None and given.model.is_moe:
-        named |= {"mlp"} if len(named) == len(Lora().targets) - 1 else set()
-    return Lora(rank=rank, targets=tuple(target for target in Lora().targets if target in named) or Lora().targets)
+                      value=told, known=", ".join(PROJECTIONS))
+    return Lora(rank=rank, targets=targets or Lora().targets)
 
 
 def _task(values: Values, call: Call | None) -> Task | None:
