@@ -33,7 +33,10 @@ UNSAID = {
     "deepspeed": ("sequence", "optimizer"), "accelerate": ("sequence", "optimizer", "gradient_dtype"),
 }
 """What files of a framework have no key for (their programs decide it), so that users say it beside them."""
-OF_THE_PLAN = ("check.memory", "check.memory-tight", "check.host-memory", "check.forced-routing")
+OF_THE_PLAN = (
+    "check.memory", "check.memory-tight", "check.host-memory", "check.forced-routing", "mindformers.select-comm",
+    "mindspeed-core-ms.select-comm",
+)
 """Findings about what was planned, not about how it was written: a drawn plan need not fit."""
 FIGURES = ("step_s", "memory_reserved_bytes", "memory_fit_probability", "mfu_ratio")
 
@@ -119,7 +122,7 @@ def _imported(plan: Plan, given: Setup, layout: Any, planned: Any, files: list[P
     slow = "deterministic=on" in str(plan.request.get("launch"))  # what was asked for, and is said to be slow
     found_wrong = [f"{each.message.id} {each.message.path}: {each.message.words}" for each in checked.findings
                    if each.severity != "advice" and each.message.id not in OF_THE_PLAN
-                   and not (slow and each.message.id.endswith(".slow-variable"))]
+                   and not (slow and each.message.id.endswith((".slow-variable", ".deterministic")))]
     yield Asked("check finds nothing wrong in what export wrote", "; ".join(found_wrong)[:500])
     if checked.estimate is None:
         yield Asked("check prices the files", "; ".join(checked.skipped)[:300])

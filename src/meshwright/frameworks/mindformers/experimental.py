@@ -1,4 +1,5 @@
-"""MindFormers' experimental PyNative core, the ancestor of MindSpeed-Core-MS r0.1.0: the same keys, rules and texts."""
+"""MindFormers' experimental PyNative core, the ancestor of MindSpeed-Core-MS r0.1.0: its keys without the kind of context
+parallelism, its rules and texts."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ HOME = Home(
 def experimental(framework: Framework) -> Framework:
     """MindFormers at the release ``experimental``."""
     name, title = framework.name, f"{framework.title} experimental"
-    features = replace(FEATURES, name=name)
+    features = replace(FEATURES, name=name, context_kinds=("ring",))
     return replace(
         framework, version="experimental", implementation="mindspore-cells", features=features,
         limits=limits_of(name, title, features),

@@ -27,6 +27,7 @@ from meshwright.frameworks.mindspeed_core_ms.writing import (
     FLASH_SELECTS,
     PARALLEL,
     PLAIN_SELECTS,
+    RING_ALONE,
     STEP,
     WRAPPER,
     own_split,
@@ -79,11 +80,12 @@ def interpret(source: Source, given: Given, release: str, *, framework: str = "m
     dp = data_parallel_of(values, world, tp * cp * pp)
     shards, wrapped = _zero(values, (dp or 1) * cp)
     distributed = wrapped and shards["optimizer_shards"] > 1
+    kind = told(PARALLEL, values, "context_kind") if cp > 1 and release != RING_ALONE else "ring"
     layout = None
     if dp is not None and not values.messages:
         layout = Layout(
             tensor_parallel=tp, sequence_parallel=told(PARALLEL, values, "sequence_parallel") and tp > 1, context_parallel=cp,
-            context_kind=told(PARALLEL, values, "context_kind") if cp > 1 else "ring", pipeline_parallel=pp, virtual_stages=vp,
+            context_kind=kind, pipeline_parallel=pp, virtual_stages=vp,
             expert_parallel=told(PARALLEL, values, "expert_parallel"), data_parallel=dp, **shards, offload=(),
             microbatch_sequences=mb, num_microbatches=m, recompute=recompute,
             schedule="interleaved" if vp > 1 else "1f1b", stage_layers=_said(places),

@@ -38,6 +38,11 @@ DDP_STAGES = (0, 1, 3)
 WRAPPER = "accelerate_config.parallelization."
 """The wrapper that ``pretrain_gpt.md`` shows (not in the repository)."""
 _P = "parallel_config."
+RING_ALONE = "experimental"
+"""MindFormers' release without a key for the kind of context parallelism: all of it is RingAttention.
+
+Source: branch br_feature_mcore, mindformers/experimental/parallel_core/pynative/transformer/transformer.py ParallelAttention.
+"""
 
 PARALLEL = (
     Says(f"{_P}tensor_model_parallel_size", "tensor_parallel", also=(f"{WRAPPER}tensor_parallel",)),
@@ -46,7 +51,8 @@ PARALLEL = (
     Says(f"{_P}pipeline_model_parallel_size", "pipeline_parallel", also=(f"{WRAPPER}pipeline.num_stages",)),
     Says(f"{_P}expert_model_parallel_size", "expert_parallel"),
     Says(f"{_P}overlap_p2p_comm", "overlap.point_to_point"),
-    Says(f"{_P}context_parallel_algo", "context_kind", ALGORITHMS, "ulysses", when=lambda plan: plan.cp > 1),
+    Says(f"{_P}context_parallel_algo", "context_kind", ALGORITHMS, "ulysses",
+         when=lambda plan: plan.cp > 1 and plan.release != RING_ALONE),
     Says(f"{_P}ulysses_degree_in_cp", lambda plan: inner_ranks(plan.case, plan.layout),
          when=lambda plan: plan.cp > 1 and plan.kind == "hybrid"),
     Says(f"{_P}virtual_pipeline_model_parallel_size", "virtual_stages", when=lambda plan: plan.vp > 1,
