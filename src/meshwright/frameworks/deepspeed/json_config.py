@@ -86,9 +86,8 @@ def precision_of(values: Values) -> str | None:
 
 
 def gradient_dtype_of(values: Values) -> str | None:
-    """The data type that gradients accumulate in, where it is said."""
-    dtype = values.text("data_types.grad_accum_dtype")
-    return dtype if dtype in {"fp32", "bf16"} else None
+    """The data type that gradients accumulate in, where it is said: ``bf16`` is any of two bytes."""
+    return {"fp32": "fp32", "bf16": "bf16", "fp16": "bf16"}.get(values.text("data_types.grad_accum_dtype"))
 
 
 def optimizer_of(values: Values) -> str | None:

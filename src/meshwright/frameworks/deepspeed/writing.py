@@ -113,8 +113,10 @@ def config(case: Case, keys: Values) -> dict[str, Any]:
         if not key.startswith("-"):
             put(document, key, value)
     put(document, f"{case.training.precision.base_dtype}.enabled", True)
-    if case.training.precision.base_dtype == "bf16" and document[ZERO]["stage"]:  # stage 0 refuses FP32 beside BF16
-        put(document, "data_types.grad_accum_dtype", "fp32" if case.training.precision.gradient_bytes == 4 else "bf16")
+    if case.training.precision.gradient_bytes < 4:
+        put(document, "data_types.grad_accum_dtype", case.training.precision.base_dtype)
+    elif case.training.precision.base_dtype == "bf16" and document[ZERO]["stage"]:  # stage 0 refuses FP32 beside BF16
+        put(document, "data_types.grad_accum_dtype", "fp32")
     if case.training.optimizer.name != "adamw" and document[ZERO]["stage"]:
         document["zero_allow_untested_optimizer"] = True
     return document

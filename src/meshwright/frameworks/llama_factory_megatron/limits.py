@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from meshwright.frameworks.bridge.limits import limits_of as bridge_limits
+from meshwright.frameworks.bridge.program import HALF_GRADIENTS
 from meshwright.frameworks.llama_factory_megatron.reading import NAME
 from meshwright.frameworks.llama_factory_megatron.writing import BELOW
 from meshwright.frameworks.rules import Rule, limits, values_if
@@ -26,6 +27,12 @@ def _uneven(plan: Planned) -> bool:
     return plan.layout.stage_layers is not None or bool(plan.layers % (plan.pp * plan.vp))
 
 
+def _gradients(plan: Planned) -> Values | None:
+    """Bridge's recipe of the precision says it again after LLaMA-Factory's ``grad_reduce_in_fp32=True``."""
+    wanted = "two bytes" if plan.precision in HALF_GRADIENTS else "fp32"
+    return values_if((plan.gradients == "fp32") != (wanted == "fp32"), wanted=wanted)
+
+
 _RULES = (
     Rule("parallel-size", "Total Megatron Bridge parallel size ({size}) must divide `world_size` ({world}).", _parallel),
     Rule("sequence-parallel-alone", "`sequence_parallel` requires `tensor_model_parallel_size` > 1.",
@@ -33,8 +40,8 @@ _RULES = (
     Rule("even-stages", "{layers} layers do not split evenly over {pp} stages x {vp} chunks, and weights are converted without a "
          "layout of stages", _uneven, "start"),
     Rule("optimizer", "the optimizer is always adam, not {optimizer}", lambda plan: plan.optimizer != "adamw", "never", "training"),
-    Rule("gradients", "gradients are always reduced in FP32, not in {gradients}", lambda plan: plan.gradients != "fp32", "never",
-         "training"),
+    Rule("gradients", "gradients are reduced in {wanted} with mixed_precision of {precision}, not in {gradients}", _gradients,
+         "never", "training"),
     Rule("tower", "{model} with its vision tower is not written for this back end", lambda plan: plan.case.model.tower is not None,
          "never", "model"),
     Rule("packed-microbatch", "Micro batch size should be 1 when training with packed sequence, but your micro batch size is {mb}.",

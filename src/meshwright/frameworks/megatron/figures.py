@@ -179,11 +179,11 @@ def _precision(values: Values) -> str | None:
 
 
 def gradient_dtype(values: Values) -> str | None:
-    """The type in which gradients are summed, where that is said."""
+    """The type in which gradients are summed, where that is said: ``bf16`` is any of two bytes, FP16's own among them."""
     if values.bool("--bf16"):
         return "bf16" if values.bool("--grad-reduce-in-bf16") else "fp32"
     if values.bool("--fp16"):
-        return "fp32" if values.bool("--accumulate-allreduce-grads-in-fp32") else None
+        return "fp32" if values.bool("--accumulate-allreduce-grads-in-fp32") else "bf16"
     return None
 
 

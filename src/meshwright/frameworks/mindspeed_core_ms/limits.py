@@ -12,7 +12,7 @@ from meshwright.frameworks.mindspeed_core_ms.writing import COMM, SELECTS, selec
 from meshwright.frameworks.rules import Rule, limits, values_if
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from meshwright.domain.features import Features
     from meshwright.domain.model import Model
@@ -95,14 +95,17 @@ _OWN = (
 )
 
 
-def shared_limits(prefix: str, title: str, features: Features, own: tuple[Rule, ...]) -> tuple[Limit, ...]:
+def shared_limits(
+    prefix: str, title: str, features: Features, own: tuple[Rule, ...], reduces: Collection[str] = (),
+) -> tuple[Limit, ...]:
     """Every rule of a release: what r0.1.0 and br_master share, its own, and those of arithmetic."""
     knobs = expressible(prefix, title, features)
     return (
-        *refusals(prefix, title, features, inexpressible), *knobs, *limits(prefix, (*_SHARED, *own)), *arithmetic(prefix, WORDS)
+        *refusals(prefix, title, features, inexpressible, reduces), *knobs, *limits(prefix, (*_SHARED, *own)),
+        *arithmetic(prefix, WORDS),
     )
 
 
 def limits_of(prefix: str, title: str, features: Features) -> tuple[Limit, ...]:
     """Every rule of r0.1.0 (and of MindFormers experimental, its ancestor)."""
-    return shared_limits(prefix, title, features, _OWN)
+    return shared_limits(prefix, title, features, _OWN, reduces={"fp16"})

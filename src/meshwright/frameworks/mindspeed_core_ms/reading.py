@@ -223,6 +223,16 @@ def _remarks(values: Values) -> list[Message]:
     return list(noted.messages)
 
 
+def _gradient_dtype(values: Values, precision: str | None) -> str | None:
+    """The type in which gradients are summed: BF16's always in FP32, FP16's in two bytes (``bf16``) unless told otherwise.
+
+    Source: training/training.py get_model ("Using bf16 with ddp, automatically set 'accumulate_allreduce_grads_in_fp32=True'.").
+    """
+    if precision == "fp16" and not values.bool("training_config.accumulate_allreduce_grads_in_fp32"):
+        return "bf16"
+    return None if precision is None else "fp32"
+
+
 def _said_of(values: Values, world: int | None, dp: int | None, mb: int, m: int) -> Said:
     """Batch, sequence, precision and figures as the files say them."""
     figures: dict[str, object] = {name: found for key, name in _FIGURES.items() if (found := values.int(key)) is not None}
@@ -245,6 +255,7 @@ def _said_of(values: Values, world: int | None, dp: int | None, mb: int, m: int)
     )
     return Said(
         devices=world, global_batch_sequences=batch, sequence_tokens=values.int("model_config.seq_length"), precision=precision,
+        gradient_dtype=_gradient_dtype(values, precision),
         optimizer="adamw" if "adam" in values.text("optimizer_config.optimizer_type").lower() else None,
         task="lora" if values.bool("lora_config.use_lora") else None, figures=figures,
     )

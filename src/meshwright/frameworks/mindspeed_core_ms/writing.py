@@ -150,7 +150,8 @@ def _config(case: Case, layout: Layout, release: str, options: Options) -> dict[
         "parallel_config": {"recv_dtype": precision},
         "training_config": {
             "seed": 42, "training_iters": train_steps(case, options), "log_interval": 1, "bf16": precision == "bfloat16",
-            "fp16": precision == "float16", "accumulate_allreduce_grads_in_fp32": True,
+            "fp16": precision == "float16",
+            "accumulate_allreduce_grads_in_fp32": case.training.precision.gradient_bytes >= 4,
         },
         "dataset_config": {"data_layout": "SBH"},
         "optimizer_config": {"optimizer_type": "SpeedAdamW", "weight_decay": 0.1, "clip_grad": 1.0},

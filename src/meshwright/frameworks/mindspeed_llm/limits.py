@@ -99,4 +99,4 @@ _RULES = (
 def limits_of(name: str, title: str, features: Features) -> tuple[Limit, ...]:
     """Every rule, with identifiers of one framework (MindSpeed-Core-MS has the same flags since r0.2.0)."""
     own, knobs = limits(name, _RULES), expressible(name, title, features)
-    return (*refusals(name, title, features, reduces={"bf16"}), *own, *knobs, *arithmetic(name, WORDS))
+    return (*refusals(name, title, features, reduces={"bf16", "fp16"}), *own, *knobs, *arithmetic(name, WORDS))

@@ -236,7 +236,7 @@ def _training(case: Case, options: Options) -> dict[str, object]:
     precision = case.training.precision
     if precision.name == "bf16" and precision.gradient_bytes < 4:
         flags["--grad-reduce-in-bf16"] = True
-    if precision.name == "fp16":
+    if precision.name == "fp16" and precision.gradient_bytes >= 4:
         flags["--accumulate-allreduce-grads-in-fp32"] = True
     if case.training.task != "pretrain":
         flags |= {"--stage": "sft", "--is-instruction-dataset": True, "--finetune": True}
