@@ -67,6 +67,8 @@ def model_from_config(config: Mapping[str, object], *, where: str, name: str = "
         key = _architecture(fields) or key
     if key is None:
         raise InputError([*fields.faults, _unknown(fields, config)])
+    if wrapper is not None and str(config.get("model_type")) in undescribed():  # its text part alone is another model
+        raise InputError([*fields.faults, _unknown(wrapper, config)])
     _check_experts(fields)
     try:
         model = with_rotary(architectures[key](fields), fields, key)

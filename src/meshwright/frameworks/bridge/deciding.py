@@ -12,6 +12,7 @@ from meshwright.frameworks.megatron import MEGATRON
 from meshwright.frameworks.megatron.hybrid import is_hybrid, pattern
 from meshwright.frameworks.megatron.layout_arguments import CONTEXT_TYPES, block_layers, hybrid_inner
 from meshwright.frameworks.megatron.pipeline import is_even, layout_string, split_of
+from meshwright.frameworks.megatron.precision_arguments import is_distributed
 from meshwright.frameworks.planned import Planned
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def decide(case: Case, layout: Layout, release: str) -> Values:
     """The fields that express a layout, under Bridge's own names; what is off is absent."""
     values = decided(KEYS, Planned(case, layout, release))
     staged = _context(case, layout) | _stages(case, layout, release)
-    return values | staged | _recompute(case, layout, release) | _shards(layout) | _overlap(layout) | _offload(case)
+    return values | staged | _recompute(case, layout, release) | _shards(case, layout) | _overlap(layout) | _offload(case)
 
 
 def _offload(case: Case) -> dict[str, object]:
@@ -96,11 +97,11 @@ def _recompute(case: Case, layout: Layout, release: str) -> dict[str, object]:
     return {}
 
 
-def _shards(layout: Layout) -> dict[str, object]:
+def _shards(case: Case, layout: Layout) -> dict[str, object]:
     """The distributed optimizer or Megatron-FSDP; both halves of each pair of fields are set."""
-    ranks, stage = layout.data_parallel * layout.context_parallel, layout.zero_stage
+    ranks, stage, distributed = layout.data_parallel * layout.context_parallel, layout.zero_stage, is_distributed(case, layout)
     values: dict[str, object] = {
-        "ddp.use_distributed_optimizer": stage > 0, "optimizer.use_distributed_optimizer": stage > 0,
+        "ddp.use_distributed_optimizer": distributed, "optimizer.use_distributed_optimizer": distributed,
         "dist.use_megatron_fsdp": stage >= 2, "ddp.use_megatron_fsdp": stage >= 2,
     }
     inner = layout.gradient_shards if stage >= 2 else layout.optimizer_shards

@@ -15,7 +15,7 @@ from meshwright.frameworks.keys import Says, decided
 from meshwright.frameworks.megatron.flags import Version, parse_version
 from meshwright.frameworks.megatron.hybrid import letters_of_a_layer
 from meshwright.frameworks.megatron.pipeline import is_even, pipeline_arguments, split_of
-from meshwright.frameworks.megatron.precision_arguments import MOMENTS
+from meshwright.frameworks.megatron.precision_arguments import MOMENTS, is_distributed, is_precision_aware
 from meshwright.frameworks.planned import Planned
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def decide(case: Case, layout: Layout, release: str) -> Values:
     version, plan = parse_version(release), Planned(case, layout, release)
     values = {
         **decided(DEGREES, plan), **pipeline_arguments(case, layout, version), **_recompute(case, layout, version),
-        **_sharding(layout, version), **decided(OVERLAPS, plan), **_offload(case, layout),
+        **_sharding(case, layout, version), **decided(OVERLAPS, plan), **_offload(case, layout),
     }
     return {flag: value for flag, value in values.items() if value is not None and value is not False}
 
@@ -145,12 +145,12 @@ def block_layers(layers: int | tuple[tuple[int, ...], ...] | None, case: Case, l
     return max(count for chunk in layers for count in chunk)
 
 
-def _sharding(layout: Layout, version: Version) -> Values:
+def _sharding(case: Case, layout: Layout, version: Version) -> Values:
     """The distributed optimizer or Megatron-FSDP, and in how many groups."""
     ranks, stage = layout.data_parallel * layout.context_parallel, layout.zero_stage
     inner = layout.gradient_shards if stage >= 2 else layout.optimizer_shards
     values: dict[str, object] = {
-        "--use-distributed-optimizer": stage > 0,
+        "--use-distributed-optimizer": is_distributed(case, layout),
         "--num-distributed-optimizer-instances": ranks // inner if stage > 0 and inner < ranks else None,
     }
     if stage >= 2:
@@ -170,10 +170,9 @@ def _offload(case: Case, layout: Layout) -> Values:
     """Optimizer state in host memory, and the optimizer whose state has types of its own, which it needs."""
     training = case.training
     offload = "optimizer" in layout.offload
-    typed = bool(MOMENTS.get(training.optimizer.name)) or training.precision.master_bytes == 2
     adam = training.optimizer.name in MOMENTS
     return {
-        "--use-precision-aware-optimizer": adam and (typed or offload),
+        "--use-precision-aware-optimizer": adam and is_precision_aware(case, layout),
         "--optimizer-cpu-offload": adam and offload,
         "--optimizer-offload-fraction": 1.0 if adam and offload else None,
         "--overlap-cpu-optimizer-d2h-h2d": adam and offload,

@@ -8,7 +8,7 @@ from meshwright.domain.layout import Full, NoRecompute, Selective
 from meshwright.frameworks.megatron.hybrid_limits import HYBRIDS
 from meshwright.frameworks.megatron.layout_arguments import CONTEXT_TYPES, hybrid_inner
 from meshwright.frameworks.megatron.pipeline import split_of
-from meshwright.frameworks.megatron.precision_arguments import MOMENTS
+from meshwright.frameworks.megatron.precision_arguments import MOMENTS, is_precision_aware
 from meshwright.frameworks.megatron.shape_limits import SHAPES
 from meshwright.frameworks.megatron.sparse import SPARSE
 from meshwright.frameworks.rules import Rule, values_if
@@ -92,8 +92,7 @@ def expert_overlap(plan: Planned) -> bool:
 
 
 def _precision_aware(plan: Planned) -> object:
-    needed = "optimizer" in plan.layout.offload or plan.case.training.precision.master_bytes == 2
-    return plan.zero == 0 and (needed or MOMENTS.get(plan.optimizer))
+    return plan.zero == 0 and plan.ranks > 1 and is_precision_aware(plan.case, plan.layout)
 
 
 STRATEGY = (

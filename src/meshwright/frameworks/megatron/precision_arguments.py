@@ -10,6 +10,7 @@ from meshwright.frameworks.megatron.flags import Arguments
 if TYPE_CHECKING:
     from meshwright.domain.case import Case
     from meshwright.domain.implementation import Implementation
+    from meshwright.domain.layout import Layout
 
 FP8_RECIPES = {
     "fp8-delayed": ("hybrid", "delayed"),
@@ -84,6 +85,18 @@ def add_precision(arguments: Arguments, case: Case) -> None:
         # Transformer Engine's works in place on the logits; from 0.18 on Megatron-LM refuses it "due to stability issues".
         choice = "te" if arguments.version.minor < 18 else "native"
         arguments.add_if(arguments.version.minor >= 12, "--cross-entropy-fusion-impl", choice)
+
+
+def is_precision_aware(case: Case, layout: Layout) -> bool:
+    """Whether the optimizer is one whose states have types of their own, which the distributed optimizer alone has."""
+    training = case.training
+    return bool(MOMENTS.get(training.optimizer.name)) or training.precision.master_bytes == 2 or "optimizer" in layout.offload
+
+
+def is_distributed(case: Case, layout: Layout) -> bool:
+    """Whether the distributed optimizer is on: where it shards, and on one rank where the optimizer is only there with it."""
+    alone = layout.data_parallel * layout.context_parallel == 1
+    return layout.zero_stage > 0 or (alone and is_precision_aware(case, layout))
 
 
 def loss_in_place(implementation: Implementation) -> bool:
