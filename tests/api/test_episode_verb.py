@@ -199,3 +199,17 @@ def test_what_the_search_says_of_the_batch_is_said_of_prompts_and_responses():
         episode(EpisodeRequest(**{**asked, "nodes": 100_000, "prompts": 8, "responses": 1, "updates": 1}))
     assert "--global-batch" not in str(caught.value)
     assert "--prompts: no layout on 800000 devices shares" in str(caught.value)
+
+
+def test_a_step_grows_with_the_longest_response_where_packs_stay_as_long():
+    """Packs of one longest sample each are longer and fewer as it grows: generation alone is longer then."""
+    asked = {"model": "qwen3-8b", "device": "h100-sxm", "nodes": 2, "framework": "verl-megatron", "prompts": 512, "responses": 8,
+             "prompt_tokens": 512, "response_tokens": 1500, "updates": 4, "layout": "tp2 pp1 dp8 mb1 zero1 sp"}
+
+    def phases(**more):
+        return {each.name: each.seconds for each in episode(EpisodeRequest(**asked, **more)).estimate.phases}
+
+    short, long = (phases(longest_response=tokens, max_tokens=16896) for tokens in (2048, 8192))
+    assert all(short[name] <= long[name] for name in short)
+    own = [phases(longest_response=tokens) for tokens in (2048, 8192)]
+    assert own[0]["generation"] < own[1]["generation"] and own[0]["training"] > own[1]["training"]

@@ -152,7 +152,8 @@ def episode_estimate(
 
     Units:   s, bytes.
     Holds:   trainer and engine share all devices and take turns; the engine holds nothing while the trainer works; the reference is
-             on the host unless it scores, and its way is not counted.
+             on the host unless it scores, and its way is not counted. It grows with the longest response where the packs of the
+             case stay as long; packs that grow with it are fewer, and training and scoring take less.
     Source:  ``generation``, ``passes_s``, ``handed_s``; verl checkpoint_engine/base.py (keys and values are released before weights
              are updated), slime ray/rollout.py (``onload_weights``, then ``onload_kv``).
     """
