@@ -164,3 +164,12 @@ def test_a_reader_that_goes_away_is_no_interruption():
         run.stdout.close()
         said = run.stderr.read()
     assert (run.returncode, said) == (141, "")
+
+
+@pytest.mark.parametrize(("words", "said"), [
+    (["export", "p", "--to", "megatron", "--to", "bridge", "--out", "o"], "--to is given 2 times, and has one value"),
+    (["plan", "llama3-8b", "--nodes", "1", "--nodes", "2"], "--nodes is given 2 times, and has one value"),
+])
+def test_an_option_of_one_value_is_given_once(words, said, capsys):
+    assert package.main(words) == 2
+    assert capsys.readouterr().err == f"error: {said}\n"

@@ -212,6 +212,9 @@ class Framework(Value, frozen=True, kw_only=True):
         if version is None or version == self.version:
             return self.version
         wanted = version.strip()
+        if not wanted:
+            raise fault("framework.no-version", "no release of {title} stands behind the @; known: {known}", title=self.title,
+                        known=self.releases or (self.version,))
         if self.spellings is not None:
             found = self.spellings(wanted)
         else:

@@ -149,6 +149,10 @@ def _changed(given: Setup, layout: Layout, values: Values, files: Sequence[File]
     from meshwright.outputs import Output, write
 
     reading = given.framework.read(files, given=known(given), version=given.framework.version)
+    for name, what in (("global_batch_sequences", "sequences a step"), ("sequence_tokens", "tokens a sequence")):
+        if (said := getattr(reading.said, name)) is not None and said < 1:
+            raise fault("export.figure", "the files say {said} {what}: there is at least 1 of a run", said=said, what=what,
+                        path=files[0].path)
     launch = launch_edits(given.framework.at(reading.version), reading, given.case)
     edited = edit(given.framework, reading, given.case, layout, launch)
     edited = structs.replace(edited, messages=(*of_another_case(reading, given.case, layout), *edited.messages))
