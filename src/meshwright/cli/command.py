@@ -26,7 +26,7 @@ class Verb(AsWritten, TyperCommand):
         """Refuse an option of one value that is given twice: the last would win, and the others be lost in silence."""
         _, _, order = self.make_parser(ctx).parse_args(args=list(args))
         for each, times in Counter(order).items():
-            if times > 1 and each.param_type_name == "option" and not (each.multiple or each.is_flag):
+            if times > 1 and each.param_type_name == "option" and not (each.multiple or getattr(each, "is_flag", False)):
                 rest = "; all its words stand in one, as in {option} 'A=1 B=2'" if each.metavar == WORDS else ", and has one value"
                 raise fault("cli.repeated", "{option} is given {times} times" + rest, option=each.opts[0], times=times)
         return super().parse_args(ctx, args)

@@ -37,7 +37,7 @@ from meshwright.frameworks.settings import Given, Reading, Said
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from meshwright.domain.layout import Recompute
+    from meshwright.domain.layout import ContextKind, Recompute
 
 OPTIMIZER = ("training_config.use_distributed_optimizer", f"{WRAPPER}use_distributed_optimizer")
 DDP = ("training_config.wrap_with_ddp", "train_config.ms_training_config.wrap_with_ddp")
@@ -80,7 +80,7 @@ def interpret(source: Source, given: Given, release: str, *, framework: str = "m
     dp = data_parallel_of(values, world, tp * cp * pp)
     shards, wrapped = _zero(values, (dp or 1) * cp)
     distributed = wrapped and shards["optimizer_shards"] > 1
-    kind = told(PARALLEL, values, "context_kind") if cp > 1 and release != RING_ALONE else "ring"
+    kind: ContextKind = told(PARALLEL, values, "context_kind") if cp > 1 and release != RING_ALONE else "ring"
     layout = None
     if dp is not None and not values.messages:
         layout = Layout(
