@@ -14,6 +14,7 @@ from tests.shared import folder_of
 
 from draws import examples
 
+pytest_plugins = ["drawn_cases"]
 settings.register_profile("sample", examples(50))  # of properties that do not say how many
 settings.load_profile("sample")
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # workers of pytest are as many as cores

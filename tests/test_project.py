@@ -42,6 +42,8 @@ def test_the_forge_runs_what_the_readme_runs_on_the_pythons_that_are_named():
     commands = [step.get("run", "") for job in jobs.values() for step in job["steps"]]
     assert "bash .ci/run" in commands
     assert "MESHWRIGHT_PYTHON=python scripts/wheel-smoke" in commands
+    nightly = yaml.safe_load(text(".github/workflows/nightly.yml"))["jobs"]["everything"]["steps"]
+    assert {"bash scripts/test --all", "bash scripts/test -m matrix"} <= {step.get("run") for step in nightly}
     pythons = jobs["wheel"]["strategy"]["matrix"]["python"]
     assert {f"Programming Language :: Python :: {python}" for python in pythons} <= set(PROJECT["project"]["classifiers"])
 

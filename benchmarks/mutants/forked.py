@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from benchmarks.mutants.trying import Mutant
 
 LONGEST_CPU_S = 120
-OPTIONS = ("-x", "-q", "-n0", "-p", "no:cacheprovider", "--tb=no", "-W", "ignore::pytest.PytestAssertRewriteWarning")
+OPTIONS = ("-x", "-q", "-n0", "--all", "-p", "no:cacheprovider", "--tb=no", "-W", "ignore::pytest.PytestAssertRewriteWarning")
 
 
 def warm_up() -> None:

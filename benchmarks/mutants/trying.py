@@ -105,7 +105,8 @@ class Copy:
             "MESHWRIGHT_ORACLES": str(ROOT / ".oracles"), **os.environ, "PYTHONPATH": str(self.root / "src"),
             "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1",
         }
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "-n0", "--no-header", "--tb=line", "-p", "no:cacheprovider", *tests]
+        options = ["-x", "-q", "-n0", "--all", "--no-header", "--tb=line", "-p", "no:cacheprovider"]
+        command = [sys.executable, "-m", "pytest", *options, *tests]
         before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
         run = subprocess.run(
             command, cwd=self.root, env=environment, capture_output=True, text=True, check=False,
