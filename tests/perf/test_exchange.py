@@ -12,7 +12,7 @@ from meshwright.perf import pieces
 from meshwright.perf.arrays import array
 from meshwright.perf.elementwise import memory_bound_s
 from meshwright.perf.exchange import context_s
-from meshwright.perf.layer import kernels
+from meshwright.perf.launches import kernels
 from meshwright.perf.operators import work_shape
 from meshwright.perf.placement import layer_groups
 from strategies import small_case

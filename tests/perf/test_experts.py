@@ -18,7 +18,7 @@ from meshwright.domain.training import Lora
 from meshwright.estimate.evaluate import evaluate
 from meshwright.perf.adapters import adapted_widths, adapter_s
 from meshwright.perf.expert_exchange import imbalance_ratio
-from meshwright.perf.layer import kernels
+from meshwright.perf.launches import kernels
 from meshwright.perf.operators import work_shape
 from meshwright.perf.schedules.interleaved import order_interleaved
 from meshwright.perf.widths import row_elements, row_exists

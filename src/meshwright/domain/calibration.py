@@ -66,8 +66,10 @@ class Constants(Value, frozen=True, kw_only=True):
     """Device time lost between two kernels."""
     launch_s: Constant
     """Host time to launch one kernel without graphs: the floor under a layer of small kernels."""
+    native_launch_s: Constant
+    """The same for a kernel that native code launches in a loop over local experts."""
     graph_launch_s: Constant
-    """The same inside a CUDA graph."""
+    """Host time to launch one kernel inside a CUDA graph."""
     collective_host_s: Constant
     """Host time to start one collective inside a layer, where the implementation counts them apart from kernels."""
     shard_host_s: Constant

@@ -237,6 +237,9 @@ class Implementation(Value, frozen=True, kw_only=True):
     """Low-precision weights are quantised in every micro-batch; False: once a step (Transformer Engine, is_first_microbatch)."""
     expert_fusion: bool = False
     """Gate and quantisation between the two products of an expert are part of the grouped kernels."""
+    grouped_linear: bool = False
+    """Local experts have parameters of their own, and native code launches their products one after the other (Transformer
+    Engine's GroupedLinear; ``perf.launches.starts``)."""
     expert_host_sync: bool = False
     """Dropless routing: the host reads the numbers of tokens per expert before it launches the experts."""
     pads_vocabulary_to: int = 128

@@ -63,22 +63,27 @@ def kind_bytes(implementation: Implementation, kind: str, direction: str) -> flo
 
 
 def launch_floor_s(
-    device_s: Number, kernels: Number, constants: Constants, *, graphs: bool, blocking: bool = False, collectives_s: Number = 0.0,
-    synchronous: bool = False, pace: Number = 1.0,
+    device_s: Number, kernels: Number, constants: Constants, *, graphs: bool, blocking: bool = False, native: Number = 0.0,
+    collectives_s: Number = 0.0, synchronous: bool = False, pace: Number = 1.0,
 ) -> Array:
     """Extra time because the host cannot launch kernels as fast as the device ends them.
 
-        t = max(0, h - device),   h = p (kernels * launch + collectives);   t = h where every launch is ``blocking``
+        t = max(0, h - device),   h = p (kernels * launch + native * native_launch + collectives)
+        t = h             where every launch is ``blocking``
         t = collectives   where the device is the host (``Device.synchronous``): its operators cost their gaps alone
 
-    Symbols: collectives host time of the collectives and sharded units among them (``perf.exchange.collective_host_s``), and of the
-             routing of an eager mixture (``expert_host_s``); p ``pace``, ``plain_host_ratio`` where nobody tuned the launch.
-    Shapes:  device_s, kernels and collectives_s broadcast.
+    Symbols: native kernels beside the others, launched by a loop of native code; collectives host time of the collectives and
+             sharded units (``perf.exchange.collective_host_s``), and of the routing of an eager mixture (``expert_host_s``);
+             p ``pace``, ``plain_host_ratio`` where nobody tuned the launch.
+    Shapes:  device_s, kernels, native and collectives_s broadcast.
     Units:   s.
     Holds:   eager frameworks, one launching thread; with CUDA graphs the launch is the graph's.
     Source:  docs/sources.md#launch-floor; CUDA C++ Programming Guide, CUDA_LAUNCH_BLOCKING.
     """
     if synchronous:
         return array(collectives_s)
-    launch = constants.graph_launch_s if graphs else constants.launch_s
-    return np.maximum(0.0, pace * (array(kernels) * launch + collectives_s) - (0.0 if blocking else device_s))
+    launch, native_launch = constants.launch_s, constants.native_launch_s
+    if graphs:
+        launch = native_launch = constants.graph_launch_s
+    host_s = array(kernels) * launch + array(native) * native_launch + collectives_s
+    return np.maximum(0.0, pace * host_s - (0.0 if blocking else device_s))

@@ -7,25 +7,22 @@ from typing import TYPE_CHECKING
 import numpy as np
 from msgspec import Struct, structs
 
-from meshwright.perf.adapters import KERNELS_BACKWARD, KERNELS_FORWARD, adapted_widths
 from meshwright.perf.arrays import Array, array
 from meshwright.perf.elementwise import launch_floor_s
 from meshwright.perf.exchange import collective_host_s, context_s, tensor_s
 from meshwright.perf.expert_exchange import Woven, expert_s
+from meshwright.perf.launches import Launches, kernels, starts
 from meshwright.perf.messages import keeps_last_product
-from meshwright.perf.mixers import mixer_kernels
 from meshwright.perf.pieces import ATTENTION_CORE, Pieces, layer_pieces, products_of
 from meshwright.perf.product_times import product_s
 from meshwright.perf.seconds import Seconds, seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from meshwright.domain.case import Case
     from meshwright.domain.layout import ContextKind, Overlap
     from meshwright.domain.model import LayerKind
     from meshwright.perf.exchange import Exposed
-    from meshwright.perf.operators import Product, WorkShape
+    from meshwright.perf.operators import WorkShape
     from meshwright.perf.placement import Groups
 
 COMMUNICATION = "comm"
@@ -52,66 +49,12 @@ class LayerTime(Struct, frozen=True, kw_only=True):
     pieces: Pieces
 
 
-def kernels(kind: LayerKind, case: Case, shape: WorkShape, context_kind: ContextKind) -> tuple[Array, Array]:
-    """Kernels that the forward and the backward of one layer launch.
-
-        n h / 2 + n_mixer + [ring] (c - 1) n_ring + a n_adapter + [moe] (n_moe + ((p + q) n_expert + n_bias) E / e);
-        backward p + q / 2
-
-    Symbols: h 2, or 1 in layers of one block; n_mixer ``perf.mixers.mixer_kernels``; c context parallelism; a adapters (LoRA);
-             E / e local experts, whose products are launched one by one where the implementation says so; p and q
-             ``expert_product_kernels`` and ``expert_cast_kernels`` of the precision, 1 and 0 where the experts are fused. The two
-             products of a backward share one operand, the gradient, which is cast once; weights are cast once a step; n_bias what
-             adds biases expert by expert, where the experts have any.
-    Shapes:  the columns of ``shape``.
-    Units:   kernels.
-    Source:  Transformer Engine 2.7 to 2.14 GroupedLinear: one cuBLAS call per expert and product (multi_stream_cublas_gemm);
-             MindSpeed ring_context_parallel.
-    """
-    implementation, experts = case.implementation, kind.experts
-    halves = (kind.mixes + kind.has_block) / 2.0
-    own_forward, own_backward = (0, 0) if kind.mixer is None else mixer_kernels(kind.mixer)
-    steps = shape.context_parallel - 1.0 if context_kind == "ring" else array(0.0)
-    forward = implementation.kernels_forward * halves + own_forward + steps * implementation.kernels_ring_forward
-    backward = implementation.kernels_backward * halves + own_backward + steps * implementation.kernels_ring_backward
-    if adapters := len(adapted_widths(kind, case)):
-        forward, backward = forward + adapters * KERNELS_FORWARD, backward + adapters * KERNELS_BACKWARD
-    if experts is None:
-        return forward, backward
-    local = experts.num_experts / shape.expert_parallel
-    precision, fused = case.training.precision, implementation.expert_fusion
-    products, casts = (1.0, 0.0) if fused else (precision.expert_product_kernels, precision.expert_cast_kernels)
-    each_forward = implementation.kernels_expert_forward * (products + casts)
-    each_backward = implementation.kernels_expert_backward * (products + casts / 2.0)
-    if experts.expert_bias:
-        each_forward = each_forward + implementation.kernels_expert_bias_forward
-        each_backward = each_backward + implementation.kernels_expert_bias_backward
-    return (
-        forward + implementation.kernels_moe_forward + each_forward * local,
-        backward + implementation.kernels_moe_backward + each_backward * local,
-    )
-
-
 def _woven(pieces: Pieces, ahead: Array, behind: Array) -> Woven:
     """The parts of both passes of a mixture layer, its gaps between kernels shared out as its operators are."""
     alone = pieces.products_forward + pieces.attention_forward + pieces.elementwise_forward
     back = pieces.products_input + pieces.products_weight + pieces.attention_backward + pieces.elementwise_backward
     experts, experts_back = ahead * pieces.experts_forward / alone, behind * pieces.experts_backward / back
     return Woven(forward=ahead - experts, experts_forward=experts, backward=behind - experts_back, experts_backward=experts_back)
-
-
-def weight_kernels(products: Sequence[Product], kind: LayerKind, case: Case, shape: WorkShape) -> Array:
-    """Kernels of the weight gradients: one for each product, and for each local expert where those are launched one by one.
-
-    Shapes:  the columns of ``shape``.
-    Units:   kernels.
-    Source:  ``kernels``.
-    """
-    count = array(float(sum(not each.grouped for each in products)))
-    if kind.experts is None or case.implementation.expert_fusion:
-        return count + sum(each.grouped for each in products)
-    local = kind.experts.num_experts / shape.expert_parallel * case.training.precision.expert_product_kernels
-    return count + local * sum(each.grouped for each in products)
 
 
 def _host(kind: LayerKind, case: Case, groups: Groups) -> tuple[Array, Array, Array]:
@@ -166,10 +109,11 @@ def layer_time(
     pace = array(constants.plain_host_ratio if case.launch.plain_host else 1.0)
     sync, ahead_host, behind_host = _host(kind, case, groups)
 
-    def waits_s(device_s: Array, count: Array, collectives_s: Array) -> Array:
+    def waits_s(device_s: Array, launches: Launches, collectives_s: Array) -> Array:
         return launch_floor_s(
-            device_s, count, constants, collectives_s=collectives_s, pace=pace, graphs=implementation.cuda_graphs,
-            blocking=implementation.blocking_launches, synchronous=case.cluster.device.synchronous,
+            device_s, launches.operators, constants, native=launches.native, collectives_s=collectives_s, pace=pace,
+            graphs=implementation.cuda_graphs, blocking=implementation.blocking_launches,
+            synchronous=case.cluster.device.synchronous,
         )
 
     expert = expert_s(kind, case, shape, groups, _woven(pieces, ahead, behind), overlap=overlap)
@@ -180,21 +124,21 @@ def layer_time(
     forward = structs.replace(alone, compute=ahead, expert=expert.forward)
     backward = structs.replace(alone_behind, compute=behind, expert=expert.backward)
     again = alone.plus(left_out(kind, case, shape, tensor).times(-1.0))
-    wait_alone, wait_again = (waits_s(each.total - hidden, kernels_forward, ahead_host) for each in (alone, again))
-    wait_forward, wait_backward = wait_alone, waits_s(backward.total, kernels_backward, behind_host)
+    host = starts(kind, case, shape, (kernels_forward, kernels_backward))
+    wait_alone, wait_again = (waits_s(each.total - hidden, host.forward, ahead_host) for each in (alone, again))
+    wait_forward, wait_backward = wait_alone, waits_s(backward.total, host.backward, behind_host)
     weight = pieces.products_weight
-    launches = np.where(weight > 0.0, weight_kernels(products_of(kind, case, shape), kind, case, shape), 0.0)
-    kernels_input = np.maximum(0.0, kernels_backward - launches)
-    wait_input = waits_s(backward.total - weight, kernels_input, behind_host)
+    wait_input = waits_s(backward.total - weight, host.backward_of_inputs, behind_host)
     refill, unwoven = sync - hidden, seconds()
     if overlap.expert and kind.experts is not None:
-        both = waits_s(forward.total + backward.total, kernels_forward + kernels_backward, ahead_host + behind_host)
-        input_both = waits_s(forward.total + backward.total - weight, kernels_forward + kernels_input, ahead_host + behind_host)
+        total, both_host = forward.total + backward.total, ahead_host + behind_host
+        both = waits_s(total, host.forward.plus(host.backward), both_host)
+        input_both = waits_s(total - weight, host.forward.plus(host.backward_of_inputs), both_host)
         several, half = shape.expert_parallel > 1.0, np.minimum(both / 2.0, input_both)
         wait_forward = np.where(several, half, wait_forward)
         wait_backward = np.where(several, both - half, wait_backward)
         wait_input = np.where(several, input_both - half, wait_input)
-        both_alone = sync - hidden + wait_alone + waits_s(alone_behind.total, kernels_backward, behind_host)
+        both_alone = sync - hidden + wait_alone + waits_s(alone_behind.total, host.backward, behind_host)
         refill = np.where(several, sync, refill)
         more = structs.replace(alone.plus(alone_behind), host=both_alone - refill - wait_forward - wait_backward)
         unwoven = more.plus(forward.plus(backward).times(-1.0)).times(np.where(several, 1.0, 0.0))
