@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import yaml
-from cli_case import CASE
+from cli_case import CASE, instead
 
 
 def test_the_search_gets_the_case_and_the_options(cli, search):
@@ -120,7 +120,7 @@ def test_what_is_missing_is_said_at_once(cli):
     ],
 )
 def test_bad_input_is_one_clear_line(cli, search, options, line):
-    answer = cli("plan", *CASE, *options)
+    answer = cli("plan", *instead(CASE, options))
     assert answer.status == 2
     assert any(line in each for each in answer.lines), answer.err
     assert all(each.startswith("error: ") for each in answer.lines)

@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
+from cli_case import instead
 
 from meshwright.measure.rehearse.rounds import Ran
 
@@ -73,7 +74,7 @@ def test_what_is_kept_is_not_run_again(cli: Cli, runs: list[Job], tmp_path: Path
     again = cli("rehearse", *TINY, "--out", out, "--json")
     assert len(runs) == 8
     assert first.json == again.json
-    more = cli("rehearse", *TINY, "--layouts", "5", "--out", out)
+    more = cli("rehearse", *instead(TINY, ("--layouts", "5")), "--out", out)
     assert (more.status, len(runs)) == (0, 10)
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["rehearsal-2.json", "rehearsal-2.svg", "runs.jsonl"]
     assert json.loads((tmp_path / "out" / "rehearsal-2.json").read_text())["ranks"] == 2
@@ -134,7 +135,7 @@ def test_an_interrupt_shows_what_is_there(cli: Cli, monkeypatch: pytest.MonkeyPa
     ],
 )
 def test_bad_input_is_one_line(cli: Cli, runs: list[Job], arguments: tuple[str, ...], said: str) -> None:
-    answer = cli("rehearse", *TINY, *arguments)
+    answer = cli("rehearse", *instead(TINY, arguments))
     assert answer.status in (1, 2)
     assert any(said in line for line in answer.lines), answer.err
     assert all(line.startswith("error: ") for line in answer.lines)

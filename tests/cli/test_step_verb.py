@@ -10,6 +10,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
+from cli_case import instead
 
 pytest.importorskip("torch")
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ def _free_port() -> int:
     ],
 )
 def test_what_stands_against_it_is_said_before_anything_starts(cli: Cli, arguments: tuple[str, ...], said: str) -> None:
-    answer = cli("step", *SMALL, *arguments)
+    answer = cli("step", *instead(SMALL, arguments))
     assert answer.status == 2
     assert any(said in line for line in answer.lines), answer.err
     assert all(line.startswith("error: ") for line in answer.lines)

@@ -92,7 +92,8 @@ def expert_overlap(plan: Planned) -> bool:
 
 
 def _precision_aware(plan: Planned) -> object:
-    return plan.zero == 0 and plan.ranks > 1 and is_precision_aware(plan.case, plan.layout)
+    alone = plan.ranks == 1 and "optimizer" not in plan.layout.offload  # the distributed optimizer is on, and shards nothing
+    return plan.zero == 0 and not alone and is_precision_aware(plan.case, plan.layout)
 
 
 STRATEGY = (
