@@ -88,6 +88,7 @@ def test_random_tests_that_draw_more_draw_every_case(suite):
 def test_a_drawn_case_that_fails_says_how_to_run_it_again(suite, tmp_path):
     (tmp_path / "test_suite.py").write_text(SUITE.replace("number >= 0", "False"))
     said = suite("--draw-seed", "abc")
+    assert len(cases(said, "FAILED")) == 5
     for name in cases(said, "FAILED"):
         assert f"one of 5 drawn from 40 by --draw-seed abc; it again:\nscripts/test '{name}'\n" in said
 
