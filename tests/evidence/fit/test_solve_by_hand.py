@@ -15,7 +15,7 @@ from meshwright.evidence.fit.noise import FLOOR, GUESS, GUESS_RUNS, Kinds, noise
 NU = 4.0
 NONE = np.full(4, np.nan)
 MEASURED = np.array([0.30, 0.10, -0.20, np.nan])
-NAMES = np.array(["a", "a", "b", "b"])
+NAMES = np.array([0, 0, 1, 1])
 ALL, ONE = np.ones(4, dtype=bool), np.ones(1, dtype=bool)
 WHOLE = solve.Phase(teaches=ALL, free=ONE)
 
@@ -34,7 +34,7 @@ def given(monkeypatch):
         freedoms=["f"],
         spreads=np.array([0.5]),
         size=1,
-        room=None,
+        bounds=(np.zeros((0, 1)), np.zeros(0)),
         multipliers=lambda offsets: offsets[None, :],
         normal_equations=normal_equations,
     )
@@ -140,10 +140,10 @@ def test_corrections_are_part_of_a_prediction(given):
 
 
 def test_noises_and_weights_of_a_kind():
-    names = np.array(["a", "b", "a", "a"])
+    names = np.array([0, 1, 0, 0])
     found = noise_of_kinds(np.array([0.1, 5.0, -0.4, 0.2]), names)
     assert found == pytest.approx([noise(0.1, -0.4, 0.2), noise(5.0), noise(0.1, -0.4, 0.2), noise(0.1, -0.4, 0.2)])
-    assert noise_of_kinds(np.zeros(400), np.full(400, "a"))[0] == FLOOR
+    assert noise_of_kinds(np.zeros(400), np.zeros(400, dtype=np.int64))[0] == FLOOR
     assert student_weights(np.array([0.0, 1.0, 3.0])) == pytest.approx([5 / 4, 1.0, 5 / 13])
     assert student_loss(np.array([0.3]), np.array([0.1])) == pytest.approx([2.5 * log(1 + 9 / 4) + log(0.1)])
 

@@ -42,31 +42,25 @@ def bounded(normal: Floats, right: Floats, offsets: Floats, pool: Pooling, free:
     Source:  Nocedal and Wright 2006, sections 16.5 and 17.1.
     """
     base, side = normal[np.ix_(free, free)], right[free]
-    step = np.linalg.solve(base, side)
-    which, most = _bounds(pool)
-    left = most - which @ offsets
-    which = which[:, free]
+    which, most = pool.bounds
+    left, which = most - which @ offsets, which[:, free]
     binds = np.zeros(len(most), dtype=bool)
+    step = _least(base, side, which[binds], left[binds])
     for _ in range(ROUNDS):
         passed = which @ step > left
         if (passed == binds).all():
             break
-        binds, rows = passed, which[passed]
-        step = np.linalg.solve(base + STIFFNESS * rows.T @ rows, side + STIFFNESS * rows.T @ left[passed])
+        binds = passed
+        step = _least(base, side, which[binds], left[binds])
     moved = offsets.copy()
     moved[free] += step
     return moved
 
 
-def _bounds(pool: Pooling) -> tuple[Floats, Floats]:
-    """Which offsets every bounded sum has, ``[bound, offset]``, and the most that it may be; a sum of several keys is one bound."""
-    found: dict[tuple[int, ...], float] = {}
-    if pool.room is not None:
-        for constant, member in enumerate(pool.member):
-            for key in np.flatnonzero(np.isfinite(pool.room[:, constant])):
-                columns = tuple(member[key].tolist())
-                found[columns] = min(float(pool.room[key, constant]), found.get(columns, np.inf))
-    which = np.zeros((len(found), pool.size))
-    for row, columns in enumerate(found):
-        which[row, list(columns)] = 1.0
-    return which, np.array(list(found.values()))
+def _least(base: Floats, side: Floats, rows: Floats, left: Floats) -> Floats:
+    """The minimum where some sums are held by stiff squares; offsets that nothing couples to others are quotients by themselves."""
+    step = side / np.diag(base)
+    coupled = (np.count_nonzero(base, axis=1) > 1) | rows.any(axis=0)
+    inside, rows = base[np.ix_(coupled, coupled)], rows[:, coupled]
+    step[coupled] = np.linalg.solve(inside + STIFFNESS * rows.T @ rows, side[coupled] + STIFFNESS * rows.T @ left)
+    return step

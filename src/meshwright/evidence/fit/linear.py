@@ -13,6 +13,7 @@ from meshwright.domain.calibration import Key
 from meshwright.estimate.evaluate import composition_of, evaluate
 from meshwright.estimate.single import model_flops, simulated
 from meshwright.estimate.trials import evaluate_trials
+from meshwright.evidence.fit.noise import kinds_at_any_speed
 from meshwright.value import Value
 
 if TYPE_CHECKING:
@@ -87,6 +88,7 @@ class Runs:
             groups[int(self.key_of[index]), repr(run.case), run.reading].append(index)
         self.groups = tuple(groups.values())
         self.log_ideal = np.array([math.log(ideal_s(run)) for run in runs])
+        self.kinds = kinds_at_any_speed(self.runs, [self.keys[key] for key in self.key_of])
         self._uneven = np.array([_uneven(run) for run in runs], dtype=bool)
 
     def values(self, index: int, multipliers: NDArray[np.float64], ceilings: NDArray[np.float64]) -> NDArray[np.float64]:

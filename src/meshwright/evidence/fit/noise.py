@@ -9,9 +9,13 @@ import numpy as np
 from meshwright.value import Value
 
 if TYPE_CHECKING:
+    from collections.abc import Hashable, Sequence
+
     from numpy.typing import NDArray
 
+    from meshwright.domain.calibration import Key
     from meshwright.evidence.fit.linear import Runs
+    from meshwright.evidence.rows.run import Run
 
     Floats = NDArray[np.float64]
 
@@ -26,28 +30,35 @@ MANY_NODES = 31
 
 
 class Kinds(Value, frozen=True):
-    """The kind of every run, for each figure."""
+    """The kind of every run, for each figure, as a number."""
 
-    step: NDArray[np.str_]
-    memory: NDArray[np.str_]
+    step: NDArray[np.int64]
+    memory: NDArray[np.int64]
 
 
 def kinds_of_runs(space: Runs, log_step: Floats) -> Kinds:
     """Kinds that share a noise: framework, device, dense or mixture, few or many nodes, band of predicted MFU; for memory the first
     two."""
-    step: list[str] = []
-    memory: list[str] = []
     bands = np.searchsorted(BANDS, np.exp(space.log_ideal - log_step))
-    for index, run in enumerate(space.runs):
-        key = space.keys[space.key_of[index]]
-        many = "many" if run.layout.world > MANY_NODES * run.case.cluster.devices_per_node else "few"
-        name = f"{key.framework}|{key.device}|{'moe' if run.case.model.is_moe else 'dense'}|{many}"
-        step.append(f"{name}|{bands[index]}")
-        memory.append(f"{key.framework}|{key.device}")
-    return Kinds(step=np.array(step), memory=np.array(memory))
+    return Kinds(step=space.kinds.step * (len(BANDS) + 1) + bands, memory=space.kinds.memory)
 
 
-def noise_of_kinds(residual: Floats, names: NDArray[np.str_], known: float | None = None) -> Floats:
+def kinds_at_any_speed(runs: Sequence[Run], keys: Sequence[Key]) -> Kinds:
+    """``kinds_of_runs`` without the band of MFU; ``keys``: of every run."""
+    machines = [(key.framework, key.device) for key in keys]
+    sorts = [
+        (*machine, run.case.model.is_moe, run.layout.world > MANY_NODES * run.case.cluster.devices_per_node)
+        for machine, run in zip(machines, runs, strict=True)
+    ]
+    return Kinds(step=_numbered(sorts), memory=_numbered(machines))
+
+
+def _numbered(names: Sequence[Hashable]) -> NDArray[np.int64]:
+    numbers: dict[Hashable, int] = {}
+    return np.array([numbers.setdefault(name, len(numbers)) for name in names], dtype=np.int64)
+
+
+def noise_of_kinds(residual: Floats, names: NDArray[np.int64], known: float | None = None) -> Floats:
     """Noise of every run's kind, where it is not ``known``: 1.4826 times the median absolute residual, shrunk to a guess where
     runs are few.
 
@@ -58,12 +69,12 @@ def noise_of_kinds(residual: Floats, names: NDArray[np.str_], known: float | Non
     """
     if known is not None:
         return np.full(len(residual), known)
-    result = np.zeros(len(residual))
-    for name in np.unique(names):
-        members = names == name
-        count, middle = int(members.sum()), 1.4826 * float(np.median(np.abs(residual[members])))
-        result[members] = np.sqrt((count * middle**2 + GUESS_RUNS * GUESS**2) / (count + GUESS_RUNS))
-    return np.maximum(result, FLOOR)
+    _, kind, counts = np.unique(names, return_inverse=True, return_counts=True)
+    size = np.abs(residual)
+    ordered, begin = size[np.lexsort((size, kind))], np.cumsum(counts) - counts
+    middle = 1.4826 * (ordered[begin + (counts - 1) // 2] + ordered[begin + counts // 2]) / 2.0
+    noise = np.sqrt((counts * middle**2 + GUESS_RUNS * GUESS**2) / (counts + GUESS_RUNS))
+    return np.asarray(np.maximum(noise, FLOOR)[kind])
 
 
 def student_weights(scaled: Floats) -> Floats:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from meshwright.domain.calibration import Freedom, Key
 
 
-class Pooling(Value, frozen=True):
+class Pooling(Value, frozen=True, dict=True):
     """Offsets z of all levels and values; log multiplier of constant k for key j = sum of the offsets that j has."""
 
     freedoms: tuple[Freedom, ...]
@@ -50,18 +51,44 @@ class Pooling(Value, frozen=True):
         Symbols: d derivatives by the offsets of a row: those of its constants, the same for every offset of one constant.
         Shapes:  ``jacobian [row, constant]``, the others ``[row]`` -> ``[offset, offset]``, ``[offset]``.
         Holds:   rows of one key share their offsets, so each key is summed by constants first: rows x constants^2 operations
-                 instead of rows x offsets^2.
+                 instead of rows x offsets^2; constants that move none of its rows are left out.
         """
         matrix, right = np.zeros((self.size, self.size)), np.zeros(self.size)
-        repeated = np.repeat(np.arange(len(self.member)), [member.shape[1] for member in self.member])
         for key in np.unique(key_of):
             chosen = key_of == key
             own = jacobian[chosen]
+            moves = own.any(axis=0)
+            own = own[:, moves]
             weighted = own * factor[chosen, None]
-            columns = np.concatenate([member[key] for member in self.member])
+            columns = self._columns[key][moves[self._constants]]
+            repeated = (np.cumsum(moves) - 1)[self._constants[moves[self._constants]]]
             matrix[np.ix_(columns, columns)] += (weighted.T @ own)[np.ix_(repeated, repeated)]
             right[columns] += (weighted.T @ residual[chosen])[repeated]
         return matrix, right
+
+    @cached_property
+    def _constants(self) -> NDArray[np.int64]:
+        """Constant of every offset of a key."""
+        return np.repeat(np.arange(len(self.member)), [member.shape[1] for member in self.member])
+
+    @cached_property
+    def _columns(self) -> NDArray[np.int64]:
+        """``[key, offset of the key]``: its columns."""
+        return np.concatenate(self.member, axis=1)
+
+    @cached_property
+    def bounds(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Which offsets every bounded sum has, ``[bound, offset]``, and the most that it may be; several keys' sum is one bound."""
+        found: dict[tuple[int, ...], float] = {}
+        if self.room is not None:
+            for constant, member in enumerate(self.member):
+                for key in np.flatnonzero(np.isfinite(self.room[:, constant])):
+                    columns = tuple(member[key].tolist())
+                    found[columns] = min(float(self.room[key, constant]), found.get(columns, np.inf))
+        which = np.zeros((len(found), self.size))
+        for row, columns in enumerate(found):
+            which[row, list(columns)] = 1.0
+        return which, np.array(list(found.values()))
 
     def offsets_by_name(self, offsets: NDArray[np.float64]) -> dict[str, Offsets]:
         """Offsets as values that a calibration carries; those that stayed at nought are left out."""

@@ -146,7 +146,7 @@ def refit(whole: Fit, keep: NDArray[np.bool_]) -> Floats:
              of the runs goes and is predicted otherwise then, the linear model is taken again at what was found.
     Source:  the infinitesimal jackknife for cross-validation: Giordano et al. 2019; its second order by a further Newton step.
     """
-    offsets = np.asarray(whole.offsets + linear_optimum(whole, keep) - whole.linear_optimum)
+    offsets = np.asarray(whole.offsets + linear_optimum(whole, keep, start=whole.linear_optimum) - whole.linear_optimum)
     for _ in range(FURTHER_STEPS if _goes_far(whole, keep, offsets) else 0):
         linear = whole.runs.linear(whole.pool.multipliers(offsets), whole.ceilings)
         offsets = linear_optimum(replace(whole, offsets=offsets, linear=linear), keep)
@@ -167,9 +167,12 @@ def _goes_far(whole: Fit, keep: NDArray[np.bool_], offsets: Floats) -> bool:
     return float(np.abs((whole.linear.step_by[gone] * shift).sum(axis=1)).mean()) > FAR
 
 
-def linear_optimum(whole: Fit, keep: NDArray[np.bool_]) -> Floats:
-    """Where the linear model of a fit has its minimum for some of the runs, weights iterated."""
-    offsets, state = whole.offsets, (whole.linear, whole.corrections)
+def linear_optimum(whole: Fit, keep: NDArray[np.bool_], start: Floats | None = None) -> Floats:
+    """Where the linear model of a fit has its minimum for some of the runs, weights iterated.
+
+    ``start``: offsets near it; without them those of the fit.
+    """
+    offsets, state = whole.offsets if start is None else start, (whole.linear, whole.corrections)
     for phase in whole.phases:
         for _ in range(INNER_ROUNDS):
             moved = _solve(whole.runs, whole.pool, state, offsets, whole.weight, phase, keep, at=whole.offsets)
