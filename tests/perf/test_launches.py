@@ -53,6 +53,19 @@ def test_an_expert_more_takes_a_hook_of_each_weight_and_quantised_tensors(precis
     assert [each(part) for part in ("forward", "backward", "backward_of_inputs")] == [tensors, tensors / 2 + 2, tensors / 2]
 
 
+@pytest.mark.parametrize("implementation", ["megatron-te-fused", "megatron-te-graphed"])
+@pytest.mark.parametrize("precision", ["bf16", "fp8-mx"])
+def test_fused_experts_are_one_kernel_a_product_however_many_they_are(precision, implementation):
+    """The cuDNN front end's grouped GEMM: FC1 with its gate, FC2; backward a gradient of inputs and one of weights of each."""
+    made = case(precision=precision, implementation=implementation)
+    kind, few, many = made.model.kinds[-1], shape_of(8), shape_of(4)
+    assert [float(each) for each in expert_kernels(kind, made, few)] == [2.0, 4.0]
+    assert [float(each) for each in expert_kernels(kind, made, many)] == [2.0, 4.0]
+    hooks = 0 if made.implementation.cuda_graphs else 2 * 128 / 8
+    assert counts(host(made, 4).forward) == counts(host(made, 8).forward)
+    assert counts(host(made, 4).backward)[0] - counts(host(made, 8).backward)[0] == hooks
+
+
 @examples(40)
 @given(st.sampled_from(RECIPES), st.sampled_from((1, 2, 4, 8, 16)), st.sampled_from(MIXTURES))
 def test_native_code_launches_the_experts_kernels_and_no_other(precision, degree, model):

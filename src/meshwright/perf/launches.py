@@ -46,7 +46,7 @@ def starts(kind: LayerKind, case: Case, shape: WorkShape, launched: tuple[Array,
 
         forward       K - k + T operators, k native
         backward      K' - k' + T / 2 + H operators, k' native;   of inputs  K' - k' + T / 2 - (W - w), k' - w native
-        T = 2 n E / e [low precision];   H = n E / e [trained]
+        T = 2 n E / e [low precision, not fused];   H = n E / e [trained]
 
     Symbols: K, K' ``launched``, the kernels of both passes; W ``weight_kernels``; k, k' and w those among them that native code
              launches expert by expert; T quantised tensors that Python holds for each expert, an input and a weight of each of n
@@ -71,7 +71,8 @@ def starts(kind: LayerKind, case: Case, shape: WorkShape, launched: tuple[Array,
     native, native_backward = expert_kernels(kind, case, shape)
     plain_weights = array(float(sum(not each.grouped for each in products))) if trained else none
     each = case.implementation.kernels_expert_forward * experts.num_experts / shape.expert_parallel
-    tensors, hooks = 2.0 * each if case.training.precision.cast_passes else none, each if trained else none
+    split = case.training.precision.cast_passes and not case.implementation.expert_fusion
+    tensors, hooks = 2.0 * each if split else none, each if trained else none
     behind = backward - native_backward + tensors / 2.0
     return Starts(
         forward=Launches(operators=forward - native + tensors, native=native),
@@ -116,25 +117,25 @@ def kernels(kind: LayerKind, case: Case, shape: WorkShape, context_kind: Context
 def expert_kernels(kind: LayerKind, case: Case, shape: WorkShape) -> tuple[Array, Array]:
     """Kernels of the products of local experts and of their operands' casts, where they are launched expert by expert.
 
-        (p + q) n E / e;   backward (p + q / 2) n E / e
+        (p + q) n E / e;   backward (p + q / 2) n E / e;   fused  n
 
     Symbols: E / e local experts; n ``kernels_expert_forward`` and backward of the implementation; p and q
-             ``expert_product_kernels`` and ``expert_cast_kernels`` of the precision, 1 and 0 where the experts are fused. The two
-             products of a backward share one operand, the gradient, which is cast once; weights are cast once a step.
+             ``expert_product_kernels`` and ``expert_cast_kernels`` of the precision. The two products of a backward share one
+             operand, the gradient, which is cast once; weights are cast once a step. Fused, a product of all experts is one kernel.
     Shapes:  the columns of ``shape``.
     Units:   kernels; none in a layer without experts.
-    Source:  Transformer Engine 2.7 to 2.14 GroupedLinear: one cuBLAS call per expert and product (multi_stream_cublas_gemm).
+    Source:  Transformer Engine 2.7 to 2.14 GroupedLinear: one cuBLAS call per expert and product (multi_stream_cublas_gemm);
+             fused: grouped GEMM with gate and quantisation of the cuDNN front end, two launches forward and four backward.
     """
     implementation, experts = case.implementation, kind.experts
     if experts is None:
         return array(0.0), array(0.0)
-    precision, fused = case.training.precision, implementation.expert_fusion
-    local = experts.num_experts / shape.expert_parallel
-    products, casts = (1.0, 0.0) if fused else (precision.expert_product_kernels, precision.expert_cast_kernels)
-    return (
-        implementation.kernels_expert_forward * (products + casts) * local,
-        implementation.kernels_expert_backward * (products + casts / 2.0) * local,
-    )
+    forward, backward = implementation.kernels_expert_forward, implementation.kernels_expert_backward
+    if implementation.expert_fusion:
+        return array(float(forward)), array(float(backward))
+    local, precision = experts.num_experts / shape.expert_parallel, case.training.precision
+    products, casts = precision.expert_product_kernels, precision.expert_cast_kernels
+    return forward * (products + casts) * local, backward * (products + casts / 2.0) * local
 
 
 def weight_kernels(products: Sequence[Product], kind: LayerKind, case: Case, shape: WorkShape) -> Array:
