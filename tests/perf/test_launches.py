@@ -10,10 +10,14 @@ from draws import examples
 from meshwright.api import make_case
 from meshwright.catalog import cluster_for
 from meshwright.catalog import implementation as implementation_named
+from meshwright.domain.launch import Launch
+from meshwright.domain.layout import Layout
 from meshwright.domain.training import Lora
-from meshwright.perf.elementwise import launch_floor_s
+from meshwright.estimate.evaluate import evaluate
+from meshwright.perf.elementwise import launch_floor_s, memory_bound_s
 from meshwright.perf.launches import expert_kernels, kernels, starts
 from meshwright.perf.operators import work_shape
+from meshwright.perf.pieces import graph_copy_s
 
 RECIPES = ("bf16", "fp8-mx", "fp8-blockwise", "fp8-cs", "fp8-delayed", "nvfp4")
 MIXTURES = ("qwen3-30b-a3b", "deepseek-v3", "gpt-oss-120b")
@@ -108,3 +112,31 @@ def test_native_launches_are_shorter_and_in_a_graph_all_are_alike(count, native,
     )
     assert plain <= found <= joined
     assert not graphs or found == pytest.approx(joined)
+
+
+@examples(20)
+@given(st.sampled_from(("qwen3-8b", "qwen3-30b-a3b")), st.sampled_from((1, 2, 4)))
+def test_graphs_of_parts_copy_what_they_are_given(model, tensor):
+    """A read and a write of two bytes each way, of the hidden states of the shard; the step as one graph hands nothing over."""
+    made = case(model)
+    shape = work_shape(microbatch_sequences=1, sequence_tokens=4096, tensor_parallel=tensor, sequence_parallel=True)
+    parts = replace(made, launch=Launch(graphs="partial"))
+    copied = 4.0 * 4096 / tensor * made.model.hidden
+    known = memory_bound_s(copied, made.cluster.device, made.calibration.constants, kind="copy")
+    assert float(graph_copy_s(parts, shape)) == pytest.approx(float(known))
+    assert float(graph_copy_s(made, shape)) == float(graph_copy_s(replace(made, launch=Launch(graphs="step")), shape)) == 0.0
+
+
+def test_nobody_schedules_micro_batches_of_a_step_that_is_one_graph():
+    layout = Layout(tensor_parallel=2, pipeline_parallel=2, data_parallel=2, microbatch_sequences=1)
+    eager = replace(case("qwen3-8b"), launch=Launch())
+    graphed = replace(eager, implementation=replace(eager.implementation, cuda_graphs=True))
+    slow = {"microbatch_host_s": 1e-2}
+    for made, longer in ((eager, 32 * 1e-2), (graphed, 0.0)):
+        constants = made.calibration.constants
+        slower, quick = (
+            replace(made, calibration=replace(made.calibration, constants=replace(constants, **each)))
+            for each in (slow, {"microbatch_host_s": 0.0})
+        )
+        change = float(evaluate(slower, layout).time.step_s) - float(evaluate(quick, layout).time.step_s)
+        assert change == pytest.approx(longer, rel=0.1)

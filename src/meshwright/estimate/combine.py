@@ -216,7 +216,8 @@ def pipeline_time(
         m W + n u + bubble + hops + host
 
     Symbols: W forward + backward of the busiest row; m micro-batches; u what both passes take more where they are woven into no
-             other, n ``unwoven_microbatches``; bubble and hops from the schedule's closed form.
+             other, n ``unwoven_microbatches``; bubble and hops from the schedule's closed form; host of a step, and of every
+             micro-batch and chunk of a pipeline where the step is no graph.
     Shapes:  rows first where there are rows; everything else broadcasts.
     Units:   s.
     Holds:   as the schedule's closed form does; the event simulation knows better for unequal stages.
@@ -243,6 +244,7 @@ def pipeline_time(
     )
     hops = array(np.asarray(schedule.exposed_hops(**counts)))
     several = pipeline_parallel > 1.0
+    scheduling = 0.0 if case.implementation.cuda_graphs else m * chunks * constants.microbatch_host_s
     hidden = settings.overlap.point_to_point and case.implementation.point_to_point_overlap
     if settings.schedule == "interleaved" and not hidden:
         hops = hops + 2.0 * m * chunks
@@ -253,7 +255,7 @@ def pipeline_time(
         backward_window_s=of_busiest(stages.backward_window_s) * widen, layers=of_busiest(composition.layers), work_s=m * slot,
         pipeline_exposed_s=np.where(several, hops * hop_s, 0.0), bubble_s=np.asarray(bubble),
         unwoven_s=unwoven_microbatches(pipeline_parallel, m) * of_busiest(stages.unwoven_s),
-        host_s=constants.step_host_s + np.where(several, m * chunks * constants.microbatch_host_s, 0.0),
+        host_s=constants.step_host_s + np.where(several, scheduling, 0.0),
     )
 
 

@@ -144,6 +144,24 @@ def index_s(attention: Attention, case: Case, shape: WorkShape) -> tuple[Array, 
     return flops / (peak * constants.attention_forward_ratio), behind / (peak * constants.attention_backward_ratio)
 
 
+def graph_copy_s(case: Case, shape: WorkShape) -> Array:
+    """Time to hand hidden states over to the graph of a part of a layer; backward as long, for the gradients of what it returns.
+
+        4 T h over the memory bandwidth;   0 without graphs of parts
+
+    Symbols: T tokens of the shard; h hidden. Two bytes read and two written.
+    Shapes:  the columns of ``shape``.
+    Units:   s.
+    Holds:   one graph a layer; what it returns stays where it is, and is read there.
+    Source:  Transformer Engine pytorch/graph.py, make_graphed_callables: inputs and gradients of outputs are copied into tensors
+             whose addresses the graph knows.
+    """
+    if case.launch.graphs != "partial":
+        return array(0.0)
+    elements = shape.tokens / shape.sequence_shards * case.model.hidden
+    return memory_bound_s(4.0 * elements, case.cluster.device, case.calibration.constants, kind="copy")
+
+
 def mixer_core_s(mixer: Mixer, case: Case, shape: WorkShape) -> tuple[Array, Array]:
     """Forward and backward of the chunked recurrence of a linear mixer on one rank; what it reads and writes are passes.
 
@@ -259,7 +277,8 @@ def layer_pieces(kind: LayerKind, case: Case, shape: WorkShape, masking: tuple[A
             forward_of[module] = forward_of.get(module, array(0.0)) + once
     forward_of[PER_OPERATOR] = again_by_operator_s(times[: len(products)]) + ahead
     adapter_forward, adapter_backward = adapter_s(kind, case, shape)
-    ahead, behind = ahead + adapter_forward, behind + adapter_backward
+    copied = graph_copy_s(case, shape)
+    ahead, behind = ahead + adapter_forward + copied, behind + adapter_backward + copied
     return Pieces(
         products_forward=forward, products_input=input_gradient, products_weight=weight_gradient,
         attention_forward=core_forward, attention_backward=core_backward,
