@@ -128,7 +128,7 @@ def test_graphs_of_parts_copy_what_they_are_given(model, tensor):
 
 
 def test_nobody_schedules_micro_batches_of_a_step_that_is_one_graph():
-    layout = Layout(tensor_parallel=2, pipeline_parallel=2, data_parallel=2, microbatch_sequences=1)
+    layout = Layout(tensor_parallel=2, pipeline_parallel=2, data_parallel=2, num_microbatches=32)
     eager = replace(case("qwen3-8b"), launch=Launch())
     graphed = replace(eager, implementation=replace(eager.implementation, cuda_graphs=True))
     slow = {"microbatch_host_s": 1e-2}
