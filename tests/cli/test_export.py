@@ -7,6 +7,7 @@ import json
 import pytest
 
 from meshwright.cli import main
+from meshwright.frameworks import editing
 
 CASE = "llama3-8b --device h100-sxm --nodes 2 --global-batch 64 --sequence 4096"
 LABEL = "tp4 pp2 dp2 mb1 zero0 overlap=grad"
@@ -188,3 +189,15 @@ def test_a_script_of_another_model_or_batch_is_told_apart(cli, plan, tmp_path):
     told = " ".join(cli("export", str(out / "plan.yaml"), "--to", "megatron", "--onto", str(other)).out.split())
     assert "the files keep another model than the plan is for: layers 16, not 32" in told
     assert "the files keep another batch than the plan is for: sequences a step 128, not 64" in told
+
+
+def test_files_that_would_read_as_another_layout_are_not_written(cli, plan, tmp_path, monkeypatch):
+    """What import reads of the changed files is another layout: a refusal in one line, and no copy."""
+    out, copies = tmp_path / "megatron", tmp_path / "copies"
+    assert cli("export", plan, "--to", "megatron", "--out", str(out), "--nearest").status == 0
+    monkeypatch.setattr(editing, "_same", lambda *_: False)
+    told = cli("export", str(out / "plan.yaml"), "--to", "megatron", "--onto", str(out / "train.sh"), "--out", str(copies))
+    assert told.status == 2
+    assert "do not read as the wanted layout" in told.err
+    assert not told.out.strip()
+    assert not copies.exists()

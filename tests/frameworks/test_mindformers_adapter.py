@@ -78,6 +78,7 @@ def test_what_the_framework_accepts_the_limits_accept():
                 "width",
                 "sequence",
                 "context-heads",
+                "context-hybrid",
                 "experts",
                 "expert-sequence",
                 "interleaved",

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 SHARDING = frozenset({"zero", "overlap"})
 """Knobs of the surface that mean nothing where there is one replica."""
 SWITCHES = frozenset({"true", "false"})
+DIFFERS = "edit.differs"
+"""The message of files that say another layout although all their keys were changed."""
 
 
 class Edit(Struct, frozen=True, kw_only=True):
@@ -227,7 +229,8 @@ def _left(
         return (Message("edit.devices", "the new layout needs {world} devices instead of {before}, and the files do not say how "
                         "many are started", {"world": layout.world, "before": reading.layout.world}),)
     if again.layout is None or not _same(framework, case, again.layout, layout):
-        return (Message("edit.differs", "the changed files do not read as the wanted layout: see what import says of them", {}),)
+        return (Message(DIFFERS, "changed in place, the files do not read as the wanted layout: see what import says of them, or "
+                        "export without --onto", {}),)
     return ()
 
 

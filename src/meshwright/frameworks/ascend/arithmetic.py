@@ -25,12 +25,17 @@ def inner_ranks(case: Case, layout: Layout) -> int:
     return max(1, min(layout.context_parallel, case.cluster.scale_up_devices // layout.tensor_parallel))
 
 
+def _context_hybrid(plan: Planned) -> Values | None:
+    if plan.cp == 1 or plan.kind != "hybrid":
+        return None
+    inner = inner_ranks(plan.case, plan.layout)
+    return None if 1 < inner < plan.cp else {"inner": inner, "cp": plan.cp}
+
+
 def _context_heads(plan: Planned) -> Values | None:
     if plan.cp == 1 or plan.kind not in {"ulysses", "hybrid"}:
         return None
     inner = plan.cp if plan.kind == "ulysses" else inner_ranks(plan.case, plan.layout)
-    if plan.kind == "hybrid" and not 1 < inner < plan.cp:
-        return {"heads": 0, "ways": inner}
     ways = plan.tp * inner
     for attention in plan.case.model.attentions:
         keys = attention.num_heads if attention.latent else attention.num_key_value_heads
@@ -139,6 +144,8 @@ _RULES = (
     Rule("width", "{width} is not divisible by {tp}", divisibility.width, "never"),
     Rule("sequence", "sequence length {sequence} is not divisible by 2 x cp {cp}, or by tp {tp} x cp", divisibility.sequence,
          "never"),
+    Rule("context-hybrid", "hybrid context parallelism exchanges heads inside a scale-up domain and rings across several: cp "
+         "{cp} has {inner} in one", _context_hybrid, "never"),
     Rule("context-heads", "heads ({heads}) are not divisible by the {ways} ranks that exchange them (cp {cp})", _context_heads,
          "never"),
     Rule("context-window", "{kind} context parallelism has no kernels for attention windows or sinks", divisibility.context_window,
