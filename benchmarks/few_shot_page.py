@@ -166,8 +166,8 @@ def said(found: Found) -> str:
   already move by {KNOWN:g} of what others may. What own runs have in common is then matched as closely as steps are measured: to
   trust it less once more would count each run's own part twice.
 - Which constants move for somebody new is learnt from the sources (`python -m benchmarks.own_shares`; the block `own` of
-  `constants.yaml`), here each time from the others: a share of the peak by about half of what its levels of pooling add up to,
-  starts of collectives and host time of a step by twice as much.
+  `constants.yaml`), here each time from the others: a share of the peak by a fifth to a half of what its levels of pooling add up
+  to, starts of collectives and host time of a step by twice as much.
 - Worse with three drawn runs than with none by more than half a point: {", ".join(worse[DRAWN]) or "no source"}; with runs that
   are chosen one after the other: {", ".join(worse[IN_TURN]) or "no source"}.
 - Intervals are those of that posterior for a layout that differs from the own ones by three doublings, and follow how far the own

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from meshwright.domain.calibration import Key
-    from meshwright.evidence.fit.linear import Runs
     from meshwright.evidence.rows.run import Run
 
     Floats = NDArray[np.float64]
@@ -36,7 +35,15 @@ class Kinds(Value, frozen=True):
     memory: NDArray[np.int64]
 
 
-def kinds_of_runs(space: Runs, log_step: Floats) -> Kinds:
+class Timed(Protocol):
+    """Runs and what the peak of their devices would take for each."""
+
+    kinds: Kinds
+    """``kinds_at_any_speed``."""
+    log_ideal: Floats
+
+
+def kinds_of_runs(space: Timed, log_step: Floats) -> Kinds:
     """Kinds that share a noise: framework, device, dense or mixture, few or many nodes, band of predicted MFU; for memory the first
     two."""
     bands = np.searchsorted(BANDS, np.exp(space.log_ideal - log_step))
