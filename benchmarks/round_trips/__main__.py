@@ -21,6 +21,7 @@ def parsed() -> argparse.Namespace:
     options.add_argument("--seed", default="1", help="another seed, other plans")
     options.add_argument("--only", type=int, action="append", help="this plan of the seed; repeatable")
     options.add_argument("--framework", default="", help="only plans of frameworks that begin so, or of NAME@VERSION")
+    options.add_argument("--task", choices=("pretrain", "sft", "lora"), default="", help="only plans of this task")
     options.add_argument("--times", action="store_true", help="print what each plan took")
     return options.parse_args()
 
@@ -30,7 +31,7 @@ def main() -> int:
     options, counts, broken, begun = parsed(), Counter[str](), Counter[str](), time.monotonic()
     for number in options.only or range(options.first, options.first + options.cases):
         before = time.process_time()
-        plan = drawn(random.Random(f"{options.seed}/{number}"), only=options.framework)
+        plan = drawn(random.Random(f"{options.seed}/{number}"), only=options.framework, task=options.task)
         words = " ".join(f"{key}={value}" for key, value in plan.request.items())
         try:
             every = list(asked(plan))

@@ -40,16 +40,18 @@ class Plan(Value, frozen=True, kw_only=True):
     label: str
 
 
-def drawn(rng: random.Random, *, only: str = "") -> Plan:
-    """A legal plan of a drawn release, or of one that begins with ``only``.
+def drawn(rng: random.Random, *, only: str = "", task: str = "") -> Plan:
+    """A legal plan of a drawn release, or of one that begins with ``only``; of those that have it, of a ``task``.
 
     Errors: ``AssertionError`` where none is found.
     """
-    names = [name for name in frameworks() if name.startswith(only.partition("@")[0])]
+    names = [name for name in frameworks() if name.startswith(only.partition("@")[0])
+             and (not task or task in framework(name).features.tasks)]
     name = rng.choice(names)
     release = only.partition("@")[2] or rng.choice(framework(name).releases or (framework(name).version,))
     for _ in range(TRIES):
         request = _request(rng, name)
+        request |= {"task": task} if task else {}
         try:
             given = setup({**request, "framework": f"{name}@{release}"}, Faults())
         except InputError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,15 +18,21 @@ from meshwright.check.messages import TAKEN
 from meshwright.domain.label import label
 from meshwright.domain.launch import OFF, launch_words
 from meshwright.domain.launching import settings_of
+from meshwright.domain.training import Lora
 from meshwright.errors import MeshwrightError
 from meshwright.frameworks.launching import said_settings
+from meshwright.testing.promises import read_back
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from benchmarks.round_trips.draw import Plan
     from meshwright.api.cases import Setup
+    from meshwright.domain.layout import Layout
 
+PLACES = ("query", "key", "value", "output")
+WITHOUT_ADAPTERS = {"accelerate", "deepspeed"}
+"""Whose training programs decide of adapters."""
 ASKED = ("model", "layers", "device", "devices_per_node", "calibration")
 """What every user says beside files: they name the model their own way, and no device."""
 UNSAID = {
@@ -73,6 +79,8 @@ def _tried(plan: Plan, folder: Path) -> Iterator[Asked]:
     files = [path for path in sorted(out.rglob("*")) if path.is_file() and "probe" not in path.relative_to(out).parts
              and path.name not in BESIDE and path.suffix in READ]
     yield Asked("export writes what launches", "" if files else f"{exported.files}")
+    if given.case.training.lora is not None and plan.release.partition("@")[0] not in WITHOUT_ADAPTERS:
+        yield Asked("adapters come back on what carried them", _adapters(given, layout))
     if files:
         yield from _imported(plan, given, layout, planned, files, folder)
 
@@ -137,6 +145,18 @@ def _imported(plan: Plan, given: Setup, layout: Any, planned: Any, files: list[P
         yield Asked("what import saves is estimated as check says", refused(error))
         return
     yield Asked("what import saves is estimated as check says", _figures(checked.estimate, last))
+
+
+def _adapters(given: Setup, layout: Layout) -> str:
+    """Which adapters come back otherwise, of those that the framework writes: a saved plan has only the usual ones."""
+    runner, odd, dense = given.framework, [], not given.case.model.is_moe
+    for lora in (Lora(), Lora(rank=8), *((Lora(rank=64, targets=PLACES), Lora(rank=4, targets=PLACES[:3])) if dense else ())):
+        case = replace(given.case, training=replace(given.case.training, lora=lora))
+        if runner.check(case, layout):
+            continue
+        said = read_back(runner, case, runner.write(case, layout)).said
+        odd += [f"{lora} -> {said.lora}, {said.task}"] if (said.lora, said.task) != (lora, "lora") else []
+    return "; ".join(odd)
 
 
 def _figures(one: Any, other: Any) -> str:

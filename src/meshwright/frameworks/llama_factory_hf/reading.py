@@ -10,8 +10,10 @@ from msgspec import Struct
 from meshwright.documents.naming import launches, name_of
 from meshwright.documents.source import UNKNOWN
 from meshwright.domain.layout import Full, Layout, NoRecompute, Overlap
+from meshwright.domain.training import Lora
 from meshwright.frameworks.accelerate import reading as accelerate
 from meshwright.frameworks.accelerate.writing import FSDP, MESH
+from meshwright.frameworks.adapters import HUB_PROJECTIONS, adapters_of
 from meshwright.frameworks.compose import Values, data_parallel_of, zero_shards
 from meshwright.frameworks.deepspeed import reading as deepspeed
 from meshwright.frameworks.deepspeed.json_config import (
@@ -32,8 +34,8 @@ if TYPE_CHECKING:
     from meshwright.domain.training import Task
 
 NAME = "llama-factory-hf"
-CUTOFF_TOKENS, MICROBATCH = 2048, 8
-"""``cutoff_len`` and ``per_device_train_batch_size`` where they are not said."""
+CUTOFF_TOKENS, MICROBATCH, RANK = 2048, 8, 8
+"""``cutoff_len``, ``per_device_train_batch_size`` and ``lora_rank`` where they are not said."""
 MEGATRON = {
     "USE_MCA": " through mcore_adapter, whose keys are not read",
     "USE_MEGATRON_BRIDGE": ": read it with --from llama-factory-megatron",
@@ -87,7 +89,7 @@ def interpret(source: Source, given: Given, release: str) -> Reading:
         ), sharding.shards)
     said = Said(
         devices=world, global_batch_sequences=total, sequence_tokens=values.int("cutoff_len", CUTOFF_TOKENS),
-        precision=_precision(values), optimizer=_optimizer(values), task=task_of(values),
+        precision=_precision(values), optimizer=_optimizer(values), task=task_of(values), lora=lora_of(values, given),
         gradient_dtype=sharding.gradient_dtype if sharding is not None else None,
     )
     messages = (*values.messages, *json.messages, *yaml.messages)
@@ -133,6 +135,16 @@ def task_of(values: Values) -> Task | None:
     if values.text("finetuning_type", "lora") == "lora":
         return "lora"
     return {"pt": "pretrain", "sft": "sft"}.get(values.text("stage", "sft"))  # type: ignore[return-value]
+
+
+def lora_of(values: Values, given: Given) -> Lora | None:
+    """Rank and places of adapters; of a mixture those at attention are all that a plan has at its expert layers."""
+    if task_of(values) != "lora":
+        return None
+    modules = values.text("lora_target", "all").replace(" ", "").split(",")
+    lora = adapters_of(values.degree("lora_rank", RANK), modules, HUB_PROJECTIONS)
+    attends = lora is not None and set(lora.targets) == set(Lora().targets) - {"mlp"}
+    return replace(lora, targets=Lora().targets) if lora and attends and given.model and given.model.is_moe else lora
 
 
 def _sharding(json: Values, yaml: Values, dp: int, tp: int, given: Given) -> Sharding:

@@ -10,6 +10,7 @@ from meshwright.documents.quoting import Shell, comment, interpolated, word, yam
 from meshwright.documents.source import UNKNOWN
 from meshwright.domain.layout import Full, NoRecompute, Overlap
 from meshwright.frameworks.accelerate import writing as accelerate
+from meshwright.frameworks.adapters import HUB_PROJECTIONS, is_everywhere
 from meshwright.frameworks.base import File, Options, Values
 from meshwright.frameworks.deepspeed import writing as deepspeed
 from meshwright.frameworks.deepspeed.json_config import AUTO, BATCH_KEYS
@@ -47,6 +48,7 @@ DATA = {"pretrain": "c4_demo", "sft": "alpaca_en_demo", "lora": "alpaca_en_demo"
 """Sets that stand in ``data/`` of a checkout."""
 _ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj")
 _LATENT_ATTENTION = ("q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj", "o_proj")
+_BLOCK = ("gate_proj", "up_proj", "down_proj")
 _PLAIN_ACCELERATE = "1.9"
 """Of accelerate's releases the one without meshes: what LLaMA-Factory's Trainer makes of its YAML."""
 
@@ -163,10 +165,12 @@ def _adapters(case: Case) -> dict[str, object]:
     lora = case.training.lora
     if lora is None:
         return {}
-    if not case.model.is_moe:
+    if not case.model.is_moe and is_everywhere(lora):
         return {"lora_rank": lora.rank, "lora_target": "all"}
     latent = any(each.latent for each in case.model.attentions)
-    return {"lora_rank": lora.rank, "lora_target": ",".join(_LATENT_ATTENTION if latent else _ATTENTION)}
+    modules = (*(_LATENT_ATTENTION if latent else _ATTENTION), *(() if case.model.is_moe else _BLOCK))
+    named = [module for module in modules if set(HUB_PROJECTIONS[module]) & set(lora.targets)]
+    return {"lora_rank": lora.rank, "lora_target": ",".join(named)}
 
 
 def _packing(case: Case) -> dict[str, object]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
+from meshwright.frameworks.adapters import is_everywhere
 from meshwright.frameworks.bridge.limits import limits_of as bridge_limits
 from meshwright.frameworks.bridge.program import HALF_GRADIENTS
 from meshwright.frameworks.llama_factory_megatron.reading import NAME
@@ -42,6 +43,8 @@ _RULES = (
     Rule("optimizer", "the optimizer is always adam, not {optimizer}", lambda plan: plan.optimizer != "adamw", "never", "training"),
     Rule("gradients", "gradients are reduced in {wanted} with mixed_precision of {precision}, not in {gradients}", _gradients,
          "never", "training"),
+    Rule("adapters", "adapters stand at all linear layers: a custom lora_target is not supported by Megatron Bridge",
+         lambda plan: plan.case.training.lora is not None and not is_everywhere(plan.case.training.lora), "never", "training"),
     Rule("tower", "{model} with its vision tower is not written for this back end", lambda plan: plan.case.model.tower is not None,
          "never", "model"),
     Rule("packed-microbatch", "Micro batch size should be 1 when training with packed sequence, but your micro batch size is {mb}.",

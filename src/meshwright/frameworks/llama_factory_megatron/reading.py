@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 from meshwright.documents.source import Setting
 from meshwright.errors import Message
+from meshwright.frameworks.adapters import adapters_of
 from meshwright.frameworks.bridge.reading import interpret as interpret_fields
 from meshwright.frameworks.compose import Values
+from meshwright.frameworks.llama_factory_hf.reading import RANK
 from meshwright.frameworks.llama_factory_hf.sources import names_configuration
 from meshwright.frameworks.llama_factory_megatron.sources import DEFAULTS, as_bridge
 from meshwright.frameworks.llama_factory_megatron.writing import BELOW
@@ -40,7 +42,9 @@ def interpret(source: Source, given: Given, release: str) -> Reading:
     known = {(each.id, each.path) for each in values.messages}  # what an argument is at fault for, its field is, too
     told = (each for each in reading.messages if (each.id, each.path) not in known)
     messages = (*values.messages, *own, *(each for each in told if not (own and each.id == "import.microbatches")))
-    said = replace(reading.said, task=task_of(values), sequence_tokens=_tokens(values))
+    task = task_of(values)
+    lora = adapters_of(values.degree("lora_rank", RANK), (), {}) if task == "lora" else None  # whatever lora_target says
+    said = replace(reading.said, task=task, sequence_tokens=_tokens(values), lora=lora)
     return replace(
         reading, framework=NAME, version=release, source=source, said=said, messages=messages,
         layout=None if values.messages or own else reading.layout,

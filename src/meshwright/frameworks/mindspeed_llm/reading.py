@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 from meshwright.documents.source import Source
 from meshwright.domain.layout import Full, Layout, NoRecompute, Overlap, Selective
 from meshwright.errors import Message
+from meshwright.frameworks.adapters import adapters_of
 from meshwright.frameworks.ascend.recompute_lists import recompute_of_lists
 from meshwright.frameworks.ascend.stages import Split, counts_of, plain_split, recompute_of, said_split, within_reason
+from meshwright.frameworks.bridge.adapters import PROJECTIONS
 from meshwright.frameworks.compose import Values, data_parallel_of, microbatches_of, world_of
 from meshwright.frameworks.keys import told
 from meshwright.frameworks.megatron.figures import gradient_dtype
@@ -19,8 +21,10 @@ from meshwright.frameworks.settings import Given, Reading, Said
 
 if TYPE_CHECKING:
     from meshwright.domain.layout import Recompute
-    from meshwright.domain.training import Task
+    from meshwright.domain.training import Lora, Task
 
+RANK = 16
+"""``--lora-r`` where it is not said."""
 PLACES = ("--num-layer-list", "--pipeline-num-transformer-layers", "--pipeline-model-parallel-layout")
 UNMAPPED = {
     "--recompute-in-bubble": "recomputes in the pipeline's bubbles",
@@ -94,7 +98,7 @@ def interpret(source: Source, given: Given, release: str, *, framework: str = "m
         said=Said(
             devices=world, global_batch_sequences=batch, sequence_tokens=values.int("--seq-length"), optimizer="adamw",
             precision="bf16" if values.bool("--bf16") else "fp16" if values.bool("--fp16") else None, task=_task(values),
-            gradient_dtype=gradient_dtype(values), figures=figures,
+            gradient_dtype=gradient_dtype(values), figures=figures, lora=_lora(values),
         ),
     )
 
@@ -104,6 +108,13 @@ def _task(values: Values) -> Task | None:
     if values.has("--lora-r") or values.has("--lora-target-modules"):
         return "lora"
     return "sft" if values.text("--stage") == "sft" or values.bool("--is-instruction-dataset") else "pretrain"
+
+
+def _lora(values: Values) -> Lora | None:
+    """Rank and places of the adapters."""
+    if _task(values) != "lora":
+        return None
+    return adapters_of(values.degree("--lora-r", RANK), values.words("--lora-target-modules"), PROJECTIONS)
 
 
 def _chunks(values: Values, layers: int | None, stages: int, *, folded: bool) -> int:

@@ -14,6 +14,7 @@ from meshwright.frameworks.ascend.launch import CONNECT_TIMEOUT_S, MSRUN, fulles
 from meshwright.frameworks.ascend.recompute_lists import lists_of_parts, parts_of, unsayable
 from meshwright.frameworks.ascend.stages import counts_of, normal_stages, split_of
 from meshwright.frameworks.base import File, Options, Values
+from meshwright.frameworks.bridge.adapters import PROJECTIONS
 from meshwright.frameworks.keys import NOT, Says, decided, switched_on
 from meshwright.frameworks.manual import (
     TORCHRUN,
@@ -46,6 +47,7 @@ ALGORITHMS = {
     "all-gather": "kvallgather_cp_algo",
 }
 ACTIVATION, NORM = "--recompute-activation-function", "--recompute-norm"
+_MODULES = ("linear_qkv", "linear_proj", "linear_fc1", "linear_fc2")
 UNSPOKEN = ("the Ulysses degree of hybrid context parallelism: the ranks of one scale-up domain",)
 
 
@@ -243,7 +245,7 @@ def _training(case: Case, options: Options) -> dict[str, object]:
     if case.training.lora is not None:
         flags |= {
             "--lora-r": case.training.lora.rank,
-            "--lora-target-modules": ("linear_qkv", "linear_proj", "linear_fc1", "linear_fc2"),
+            "--lora-target-modules": tuple(each for each in _MODULES if set(PROJECTIONS[each]) & set(case.training.lora.targets)),
         }
     return flags
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from meshwright.documents.source import Setting
 from meshwright.domain.kernels import by_default_of
 from meshwright.errors import Message
+from meshwright.frameworks.adapters import adapters_of
+from meshwright.frameworks.bridge.adapters import PROJECTIONS
 from meshwright.frameworks.compose import Values
 from meshwright.frameworks.megatron.reading import interpret as interpret_flags
 from meshwright.frameworks.ms_swift_megatron.names import (
@@ -30,9 +32,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from meshwright.documents.source import Source
-    from meshwright.domain.training import Task
+    from meshwright.domain.training import Lora, Task
 
 _CHOICE = "a chosen and a rejected answer"
+RANK = 8
+"""``lora_rank`` where it is not said."""
 PAIRS = {"dpo": _CHOICE, "rm": _CHOICE, "kto": "an answer and one of another prompt"}
 """``rlhf_type`` -> what a sample stands for, which runs through the model as two sequences."""
 _BATCH = "global batch size ({batch}) is not divisible by micro batch size ({microbatch}) times data parallel size ({dp})."
@@ -56,7 +60,7 @@ def interpret(source: Source, given: Given, release: str) -> Reading:
     said = Said(
         devices=world, global_batch_sequences=below.said.global_batch_sequences, sequence_tokens=sequence,
         precision=below.said.precision, gradient_dtype=_gradients(values), optimizer=below.said.optimizer, task=task_of(values),
-        launch=below.said.launch,
+        lora=_lora(values), launch=below.said.launch,
     )
     layout = below.layout
     if layout is not None:
@@ -125,6 +129,13 @@ def task_of(values: Values) -> Task | None:
     if values.text("tuner_type", "full").startswith("lora") or values.has("adapters"):
         return "lora"
     return {"pt": "pretrain", "sft": "sft"}.get(verb_of(values.source))  # type: ignore[return-value]
+
+
+def _lora(values: Values) -> Lora | None:
+    """Rank and places of the adapters."""
+    if task_of(values) != "lora":
+        return None
+    return adapters_of(values.degree("lora_rank", RANK), values.words("target_modules"), PROJECTIONS)
 
 
 def _gradients(values: Values) -> str | None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from meshwright.documents.quoting import Shell, Written, flags
+from meshwright.frameworks.adapters import is_everywhere
+from meshwright.frameworks.bridge.adapters import modules_of
 from meshwright.frameworks.hub import hub_name, hub_words
 from meshwright.frameworks.llama_factory_hf.writing import variables_of as launcher_variables
 from meshwright.frameworks.manual import (
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
     from meshwright.domain.case import Case
     from meshwright.domain.layout import Layout
+    from meshwright.domain.training import Lora
     from meshwright.frameworks.base import File, Options
 
 NEVER_SAVED = 1_000_000
@@ -58,6 +61,11 @@ def _spelled(value: object) -> object:
     return str(value).lower() if isinstance(value, bool) else value
 
 
+def _modules(lora: Lora, case: Case) -> object:
+    """The modules that carry adapters."""
+    return "all-linear" if is_everywhere(lora) else modules_of(lora, case.model)
+
+
 def arguments(case: Case, layout: Layout, release: str, options: Options) -> dict[str, object]:
     """Every setting of a run by its name."""
     pretrains, lora = case.training.task == "pretrain", case.training.lora
@@ -66,7 +74,7 @@ def arguments(case: Case, layout: Layout, release: str, options: Options) -> dic
     return {
         "model": Shell("$MODEL"), "dataset": Shell("$DATASET"), "output_dir": Shell("$OUTPUT_DIR"),
         "tuner_type": "lora" if lora else "full",
-        **({"lora_rank": lora.rank, "target_modules": "all-linear"} if lora else {}),
+        **({"lora_rank": lora.rank, "target_modules": _modules(lora, case)} if lora else {}),
         "max_length": case.batch.sequence_tokens, "packing": packs, **({"padding_free": False} if padded else {}),
         **({"truncation_strategy": "split"} if pretrains else {}),
         "global_batch_size": case.batch.global_batch_sequences, **decide(case, layout, release),
