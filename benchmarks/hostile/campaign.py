@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.hostile import draw_descriptions, draw_ends, draw_files, draw_known, draw_options, draw_outputs
+from benchmarks.hostile import draw_descriptions, draw_ends, draw_files, draw_known, draw_launches, draw_options, draw_outputs
 from benchmarks.hostile.case import encoded
 from benchmarks.hostile.commands import CASE, LAYOUT, MEASURING, documents
 from benchmarks.hostile.judge import Judgement, Trial, judge
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from benchmarks.hostile.case import Case
 
 GENERATORS = tuple(
-    pair for module in (draw_options, draw_descriptions, draw_files, draw_outputs, draw_ends,
-        draw_known) for pair in module.GENERATORS
+    pair for module in (draw_options, draw_descriptions, draw_files, draw_outputs, draw_ends, draw_known, draw_launches)
+    for pair in module.GENERATORS
 )
 STUBS = (
     "torchrun",

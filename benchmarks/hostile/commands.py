@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 VERBS = (
     "plan", "estimate", "explain", "balance", "export", "import", "check", "fix", "calibrate", "profile", "rehearse", "step",
-    "dryrun", "validate", "catalog", "diagnose", "compare", "lint",
+    "dryrun", "validate", "catalog", "diagnose", "compare", "lint", "episode",
 )
 MEASURING = ("profile", "rehearse", "step", "dryrun")
 """They run something for as long as it takes; what is drawn for them is mostly refused before that."""
@@ -71,6 +71,10 @@ class Command:
 
 WORK = ("--device", "h100-sxm", "--nodes", "1", "--global-batch", "32", "--sequence", "2048")
 CASE = ("llama3-8b", "--layers", "8", *WORK)
+EPISODE = (
+    "episode", "qwen3-8b", "--device", "h100-sxm", "--nodes", "1", "--prompts", "32", "--responses", "8", "--prompt-tokens", "512",
+    "--response-tokens", "1000", "--longest-response", "4096",
+)
 LAYOUT = ("--layout", "tp2 pp2 mb1 sp zero1")
 SMALL = (
     "llama3-8b",
@@ -170,6 +174,8 @@ def command(rng: random.Random, verb: str) -> Command:
             )
         case "step":
             return Command((), (verb, *SMALL, "--steps", "1", "--warmup", "0"), output="--save")
+        case "episode":
+            return Command((), EPISODE)
         case "dryrun":
             return Command((), (verb, "llama3-8b", "--layers", "2", "--device", "h100-sxm", "--nodes", "1", "--global-batch", "8",
                 "--sequence", "256",
