@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from meshwright.measure.store import Attempt
 
 STAND_IN = Path(__file__).parent.parent / "stand_in.py"
-LIMITS = Limits(first_step_s=2.5, step_s=1.6, silence_s=1.6, total_s=4.0, dying_s=0.3, grace_s=0.3)
+LIMITS = Limits(first_step_s=6.0, step_s=1.6, silence_s=1.6, total_s=8.0, dying_s=0.3, grace_s=0.3)
 """Silence is twice what a keeper takes to end processes that ignore SIGTERM (``keeper.LEFT_S`` and the grace, 0.8 s): a trial that
-has ended by itself is not taken for one that hangs."""
+has ended by itself is not taken for one that hangs. An interpreter may take seconds to start where tests run beside each other."""
 QUEUED = Limits(first_step_s=5.0, step_s=3.0, silence_s=3.0, total_s=60.0, dying_s=1.0, grace_s=1.0)
 """Where output comes through a scheduler."""
 

@@ -186,18 +186,20 @@ def test_a_script_of_another_model_or_batch_is_told_apart(cli, plan, tmp_path):
     assert "--num-layers 32" in text and "--global-batch-size 64" in text
     text = text.replace("--num-layers 32", "--num-layers 16").replace("--global-batch-size 64", "--global-batch-size 128")
     other.write_text(text)
-    told = " ".join(cli("export", str(out / "plan.yaml"), "--to", "megatron", "--onto", str(other)).out.split())
+    answer = cli("export", str(out / "plan.yaml"), "--to", "megatron", "--onto", str(other))
+    assert (answer.status, answer.out.strip()) == (1, "")
+    told = " ".join(answer.err.split())
     assert "the files keep another model than the plan is for: layers 16, not 32" in told
     assert "the files keep another batch than the plan is for: sequences a step 128, not 64" in told
 
 
 def test_files_that_would_read_as_another_layout_are_not_written(cli, plan, tmp_path, monkeypatch):
-    """What import reads of the changed files is another layout: a refusal in one line, and no copy."""
+    """What import reads of the changed files is another layout: a refusal, and no copy."""
     out, copies = tmp_path / "megatron", tmp_path / "copies"
     assert cli("export", plan, "--to", "megatron", "--out", str(out), "--nearest").status == 0
     monkeypatch.setattr(editing, "_same", lambda *_: False)
     told = cli("export", str(out / "plan.yaml"), "--to", "megatron", "--onto", str(out / "train.sh"), "--out", str(copies))
-    assert told.status == 2
+    assert told.status == 1
     assert "do not read as the wanted layout" in told.err
     assert not told.out.strip()
     assert not copies.exists()

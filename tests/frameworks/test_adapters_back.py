@@ -10,6 +10,8 @@ from meshwright.catalog import cluster_for
 from meshwright.domain.training import Lora
 from meshwright.errors import InputError
 from meshwright.frameworks import framework, frameworks
+from meshwright.frameworks.base import File
+from meshwright.frameworks.settings import Given
 from meshwright.testing import legal_plans
 from meshwright.testing.plans import is_legal
 from meshwright.testing.promises import read_back
@@ -51,6 +53,20 @@ def test_adapters_of_own_files_are_read_as_they_are(words, text, lora, tmp_path)
     assert taken.case.case.training.lora == lora
     with pytest.raises(InputError, match=f"not of rank {lora.rank} on"):
         mw.import_(mw.ImportRequest(**options, save=tmp_path / "plan.yaml"))
+
+
+@pytest.mark.parametrize(("words", "name", "text"), [
+    ("llama-factory-hf", "train.yaml", "finetuning_type: lora\nlora_target: qproj,v_projj\n"),
+    ("ms-swift-megatron", "train.sh", "megatron sft --tuner_type lora --target_modules qproj v_projj\n"),
+    ("mindspeed-llm", "train.sh", "torchrun posttrain_gpt.py --stage sft --lora-r 8 --lora-target-modules qproj v_projj\n"),
+])
+def test_modules_of_no_known_name_are_said(words, name, text):
+    """They were read as all modules without a word; a word for all is none of them."""
+    for told, said in ((text, 1), (text.replace("qproj", "q_proj" if name == "train.yaml" else "linear_qkv"), 0)):
+        reading = framework(words).read([File(path=name, text=told)], given=Given(num_devices=8))
+        found = [each.words for each in reading.messages if each.id == "import.adapters"]
+        assert len(found) == said
+        assert all("qproj" in each and "none of" in each for each in found)
 
 
 def test_a_back_end_with_adapters_everywhere_refuses_others():

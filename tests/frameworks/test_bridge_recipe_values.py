@@ -302,4 +302,4 @@ def test_adapters_on_no_module_that_is_known_are_said(told, said):
         f"cfg = llama3_8b_peft_config()\ncfg.peft.target_modules = {told}\nfinetune(config=cfg)\n"
     )
     reading = BRIDGE.read([File(path="train.py", text=text)], given=Given(num_devices=8))
-    assert any(each.id == "bridge.targets" for each in reading.messages) is said
+    assert any(each.id == "import.adapters" for each in reading.messages) is said

@@ -54,7 +54,8 @@ def starts(kind: LayerKind, case: Case, shape: WorkShape, launched: tuple[Array,
              (``Implementation.grouped_linear``).
     Shapes:  the columns of ``shape``.
     Units:   launches.
-    Holds:   in a graph of the step every kernel is one launch, and no host has anything else to do.
+    Holds:   in a graph of the step every kernel is one launch, and no host has anything else to do. Fused experts are quantised
+             inside their kernels, so that Python holds no tensor of each: our judgement. Their weights stay parameters.
     Source:  Transformer Engine 2.7 to 2.14 module/grouped_linear.py (a workspace for each weight, a quantised tensor for each
              split, all packed and unpacked for the backward one by one), csrc/extensions/gemm.cpp (one loop over the experts);
              Megatron-Core distributed_data_parallel.py (_make_backward_post_hook of every parameter).
@@ -125,7 +126,8 @@ def expert_kernels(kind: LayerKind, case: Case, shape: WorkShape) -> tuple[Array
     Shapes:  the columns of ``shape``.
     Units:   kernels; none in a layer without experts.
     Source:  Transformer Engine 2.7 to 2.14 GroupedLinear: one cuBLAS call per expert and product (multi_stream_cublas_gemm);
-             fused: grouped GEMM with gate and quantisation of the cuDNN front end, two launches forward and four backward.
+             fused: cuDNN's grouped GEMM with gate and quantisation, two launches forward and four backward, as torchtitan's
+             pull request 4257 describes them.
     """
     implementation, experts = case.implementation, kind.experts
     if experts is None:

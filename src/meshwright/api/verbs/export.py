@@ -12,7 +12,7 @@ from meshwright.api.door import door
 from meshwright.api.fields import Faults, Field, Values
 from meshwright.api.request import Answer, Progress, Request
 from meshwright.documents.opening import is_script, open_source
-from meshwright.errors import InputError, fault
+from meshwright.errors import fault
 
 if TYPE_CHECKING:
     from meshwright.api.cases import Setup
@@ -144,6 +144,7 @@ def _changed(given: Setup, layout: Layout, values: Values, files: Sequence[File]
     from msgspec import structs
 
     from meshwright.check.figures import of_another_case
+    from meshwright.errors import NoAnswerError
     from meshwright.frameworks.editing import DIFFERS, edit
     from meshwright.frameworks.launch_edits import launch_edits
     from meshwright.outputs import Output, write
@@ -155,10 +156,9 @@ def _changed(given: Setup, layout: Layout, values: Values, files: Sequence[File]
                         path=files[0].path)
     launch = launch_edits(given.framework.at(reading.version), reading, given.case)
     edited = edit(given.framework, reading, given.case, layout, launch)
-    others = of_another_case(reading, given.case, layout)
-    if not others and any(each.id == DIFFERS for each in edited.messages):
-        raise InputError(edited.messages)
-    edited = structs.replace(edited, messages=(*others, *edited.messages))
+    edited = structs.replace(edited, messages=(*of_another_case(reading, given.case, layout), *edited.messages))
+    if any(each.id == DIFFERS for each in edited.messages):
+        raise NoAnswerError(edited.messages)
     paths: list[str] = []
     if "out" in values:
         names = copy_names(values["onto"])

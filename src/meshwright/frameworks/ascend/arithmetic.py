@@ -33,7 +33,7 @@ def _context_hybrid(plan: Planned) -> Values | None:
 
 
 def _context_heads(plan: Planned) -> Values | None:
-    if plan.cp == 1 or plan.kind not in {"ulysses", "hybrid"}:
+    if plan.cp == 1 or plan.kind not in {"ulysses", "hybrid"} or _context_hybrid(plan):
         return None
     inner = plan.cp if plan.kind == "ulysses" else inner_ranks(plan.case, plan.layout)
     ways = plan.tp * inner

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from meshwright.domain.training import Lora
-
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from meshwright.domain.model import Model
+    from meshwright.domain.training import Lora
 
 DENSE_BLOCKS = ("*.mlp.linear_fc1", "*.mlp.linear_fc2")
 """The feed-forward blocks of a mixture's dense layers: a bare name would mean those of experts, too, which carry none as predicted.
@@ -35,9 +32,3 @@ def modules_of(lora: Lora, model: Model) -> list[str]:
     blocks = DENSE_BLOCKS if model.is_moe else ("linear_fc1", "linear_fc2")
     wanted = set(lora.targets)
     return [module for module in (*attention, "linear_proj", *blocks) if wanted & set(PROJECTIONS[module])]
-
-
-def targets_of(modules: Iterable[str]) -> tuple[str, ...]:
-    """The projections that modules are, in the order of ``Lora``; none where no module is known."""
-    named = {target for module in modules for target in PROJECTIONS.get(module, ())}
-    return tuple(target for target in Lora().targets if target in named)

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from meshwright.domain.launch import launch_words, offload_words
 from meshwright.domain.training import Lora
-from meshwright.frameworks.bridge.adapters import PROJECTIONS, targets_of
+from meshwright.frameworks.adapters import adapters_of
+from meshwright.frameworks.bridge.adapters import PROJECTIONS
 from meshwright.frameworks.bridge.automatic import blocks_of
 from meshwright.frameworks.bridge.images import seen
 from meshwright.frameworks.bridge.limits import PRECISIONS
@@ -105,14 +106,8 @@ def _optimizer(values: Values) -> str | None:
 
 def _lora(values: Values) -> Lora | None:
     """Rank and places of adapters; None where the files and the recipe do not say them."""
-    rank = values.int("peft.dim")
-    if rank is None or rank < 1:
-        return None
-    targets, told = targets_of(values.words("peft.target_modules")), values.source.value("peft.target_modules")
-    if told is not None and not targets:  # a pattern, or no name at all
-        values.refuse("bridge.targets", "peft.target_modules is {value}: none of {known} is among it, and adapters on all are read",
-                      value=told, known=", ".join(PROJECTIONS))
-    return Lora(rank=rank, targets=targets or Lora().targets)
+    key = "peft.target_modules"
+    return adapters_of(values, key, values.int("peft.dim"), values.words(key), PROJECTIONS)
 
 
 def _task(values: Values, call: Call | None) -> Task | None:

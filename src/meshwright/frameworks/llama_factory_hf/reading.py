@@ -89,13 +89,14 @@ def interpret(source: Source, given: Given, release: str) -> Reading:
         ), sharding.shards)
     said = Said(
         devices=world, global_batch_sequences=total, sequence_tokens=values.int("cutoff_len", CUTOFF_TOKENS),
-        precision=_precision(values), optimizer=_optimizer(values), task=task_of(values), lora=lora_of(values, given),
+        precision=_precision(values), optimizer=_optimizer(values), task=task_of(values),
         gradient_dtype=sharding.gradient_dtype if sharding is not None else None,
     )
-    messages = (*values.messages, *json.messages, *yaml.messages)
+    broken = bool(values.messages or json.messages or yaml.messages)
+    said = replace(said, lora=lora_of(values, given))  # adapters that nobody knows change no layout
     return Reading(
-        framework=NAME, version=release, source=source, said=said, layout=None if messages else layout,
-        messages=messages,
+        framework=NAME, version=release, source=source, said=said, layout=None if broken else layout,
+        messages=(*values.messages, *json.messages, *yaml.messages),
     )
 
 
@@ -142,7 +143,7 @@ def lora_of(values: Values, given: Given) -> Lora | None:
     if task_of(values) != "lora":
         return None
     modules = values.text("lora_target", "all").replace(" ", "").split(",")
-    lora = adapters_of(values.degree("lora_rank", RANK), modules, HUB_PROJECTIONS)
+    lora = adapters_of(values, "lora_target", values.degree("lora_rank", RANK), modules, HUB_PROJECTIONS)
     attends = lora is not None and set(lora.targets) == set(Lora().targets) - {"mlp"}
     return replace(lora, targets=Lora().targets) if lora and attends and given.model and given.model.is_moe else lora
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from meshwright.documents.source import Setting
+from meshwright.domain.training import Lora
 from meshwright.errors import Message
-from meshwright.frameworks.adapters import adapters_of
 from meshwright.frameworks.bridge.reading import interpret as interpret_fields
 from meshwright.frameworks.compose import Values
 from meshwright.frameworks.llama_factory_hf.reading import RANK
@@ -43,7 +43,7 @@ def interpret(source: Source, given: Given, release: str) -> Reading:
     told = (each for each in reading.messages if (each.id, each.path) not in known)
     messages = (*values.messages, *own, *(each for each in told if not (own and each.id == "import.microbatches")))
     task = task_of(values)
-    lora = adapters_of(values.degree("lora_rank", RANK), (), {}) if task == "lora" else None  # whatever lora_target says
+    lora = Lora(rank=values.degree("lora_rank", RANK)) if task == "lora" else None  # whatever lora_target says
     said = replace(reading.said, task=task, sequence_tokens=_tokens(values), lora=lora)
     return replace(
         reading, framework=NAME, version=release, source=source, said=said, messages=messages,

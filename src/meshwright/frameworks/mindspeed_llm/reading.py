@@ -93,12 +93,13 @@ def interpret(source: Source, given: Given, release: str, *, framework: str = "m
                 expert=False,
             ),
         )
+    lora = _lora(values)
     return Reading(
         framework=framework, version=release, source=source, layout=layout, messages=(*values.messages, *remarks),
         said=Said(
             devices=world, global_batch_sequences=batch, sequence_tokens=values.int("--seq-length"), optimizer="adamw",
             precision="bf16" if values.bool("--bf16") else "fp16" if values.bool("--fp16") else None, task=_task(values),
-            gradient_dtype=gradient_dtype(values), figures=figures, lora=_lora(values),
+            gradient_dtype=gradient_dtype(values), figures=figures, lora=lora,
         ),
     )
 
@@ -114,7 +115,8 @@ def _lora(values: Values) -> Lora | None:
     """Rank and places of the adapters."""
     if _task(values) != "lora":
         return None
-    return adapters_of(values.degree("--lora-r", RANK), values.words("--lora-target-modules"), PROJECTIONS)
+    key = "--lora-target-modules"
+    return adapters_of(values, key, values.degree("--lora-r", RANK), values.words(key), PROJECTIONS)
 
 
 def _chunks(values: Values, layers: int | None, stages: int, *, folded: bool) -> int:

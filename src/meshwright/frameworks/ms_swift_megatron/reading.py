@@ -60,15 +60,17 @@ def interpret(source: Source, given: Given, release: str) -> Reading:
     said = Said(
         devices=world, global_batch_sequences=below.said.global_batch_sequences, sequence_tokens=sequence,
         precision=below.said.precision, gradient_dtype=_gradients(values), optimizer=below.said.optimizer, task=task_of(values),
-        lora=_lora(values), launch=below.said.launch,
+        launch=below.said.launch,
     )
     layout = below.layout
     if layout is not None:
         own = by_default_of(given.model, OWN_ATTENTION)
         layout = replace(layout, attention=None if layout.attention == own else layout.attention)
+    broken = bool(values.messages)
+    said = replace(said, lora=_lora(values))  # adapters that nobody knows change no layout
     messages = (*values.messages, *map(_own_words, below.messages), *_pairs(values))
     return Reading(
-        framework=NAME, version=release, source=source, said=said, layout=None if values.messages else layout, messages=messages,
+        framework=NAME, version=release, source=source, said=said, layout=None if broken else layout, messages=messages,
     )
 
 
@@ -135,7 +137,8 @@ def _lora(values: Values) -> Lora | None:
     """Rank and places of the adapters."""
     if task_of(values) != "lora":
         return None
-    return adapters_of(values.degree("lora_rank", RANK), values.words("target_modules"), PROJECTIONS)
+    key = "target_modules"
+    return adapters_of(values, key, values.degree("lora_rank", RANK), values.words(key), PROJECTIONS)
 
 
 def _gradients(values: Values) -> str | None:
